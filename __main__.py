@@ -1,0 +1,6 @@
+"""`python -m tlc` is `tlc`."""
+
+from tlc.driver.cli import entry
+
+if __name__ == "__main__":
+    entry()

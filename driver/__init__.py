@@ -1,0 +1,3 @@
+"""The command line and the pipeline."""
+
+assert __name__ == "tlc.driver"

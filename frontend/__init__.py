@@ -1,0 +1,3 @@
+"""From source text to the typed AST: source, diagnostics, types, lexer, parser, checker."""
+
+assert __name__ == "tlc.frontend"

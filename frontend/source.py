@@ -1,0 +1,53 @@
+"""Source text and places in it. A span travels with every token, tree node, instruction and kernel statement."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One file (or one entry of the REPL). Compared by identity; immutable."""
+
+    path: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        return [0] + [i + 1 for i, c in enumerate(self.text) if c == "\n"]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of a character offset, both from 1."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line (from 1), without its newline."""
+        start = self.line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : len(self.text) if end < 0 else end]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """From the beginning of this span to the end of the other."""
+        return Span(self.source, self.start, max(self.end, other.end))
+
+    def __str__(self) -> str:
+        line, column = self.source.position(self.start)
+        return f"{self.source.path}:{line}:{column}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+NOWHERE = Span(Source("<compiler>", ""), 0, 0)  # what the compiler makes without a source

@@ -1,0 +1,3 @@
+"""The passes over SSA, as one ordered table."""
+
+assert __name__ == "tlc.opt"

@@ -1,0 +1,3 @@
+"""Machine IR and register allocation."""
+
+assert __name__ == "tlc.regalloc"

@@ -1,0 +1,95 @@
+"""The instructions that are not scalar ops, one row each. Scalar ops (`add`, `exp`, ...) are rows of `frontend/ops.py` and
+take and give rank 0 only.
+
+`effect`: `none` may be removed when unused, moved and shared; `check` may stop the program and nothing else;
+`io` acts on the world or on a tape and stays in order.
+
+Operands and results, by op. `x: T[r]` is a tensor of rank r; all counts come from the types.
+
+const            -> v                              attr value; any scalar type
+tabulate  n1..nr -> y1 .. yk                       region (i1..ir: i64) yields values of rank s; y has rank r + s.
+                                                   Extents are >= 0
+reduce    n1..nr -> y (argmax, argmin: i1..ir)     region (i1..ir: i64) yields a scalar; attrs op, order (see ssa/ir.py).
+                                                   An extent may be computed in a region around. Of an empty range: sum 0,
+                                                   prod 1, any false, all true; the others are guarded by a `check`
+scatter   x n1..nr -> y                            region (i1..ir) yields indices of an element of x, then v; y is x with v added there,
+                                                   in row-major order of i. attr op (add)
+index     x i1..ik -> y                            k <= rank x leading indices, in range; y has the rest of the rank
+update    x i1..ik v -> y                          x with the part at the leading indices replaced by v
+dim       x -> n                                   attr axis
+reshape   x n1..nr -> y                            row-major; equal numbers of elements
+call      a.. -> r..                               attr callee (a function of the module)
+grad      a.. -> r..                               attrs callee, wrt (positions of leaf operands), value: the value first
+                                                   if asked, then a gradient for each position of wrt
+stop_grad x -> y                                   the value itself, a constant to derivatives
+extern    a.. -> r..                               attr name: a service that is given and returns scalars and tensors
+check     c v.. ->                                 attrs kind, message: stops unless c; `{0}` in the message is the first v
+format    v.. -> s                                 attr template: literals and ("hole", spec, layout); layout is "leaf",
+                                                   ("tuple", layouts) or ("struct", name, field names, layouts)
+print     s ->                                     one line
+progress_begin label n -> p;  progress_tick p i -> ;  progress_end p ->
+push      v -> ;  pop -> v                         the tape of reverse mode
+get -> v;  set v ->                                attr var: variables before SSA construction only
+launch    n.. a.. -> y..                           attr kernel: first the extents of each result in order, then the kernel's inputs
+alloc     n1..nr -> y                              memory plan: an undefined buffer
+run       y.. a.. -> y'..                          memory plan: `launch` into given buffers; y' are those buffers
+copy      x -> y;  free x ->                       memory plan
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tlc.frontend.ops import SCALAR_OPS
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    effect: str = "none"
+    attrs: tuple[str, ...] = ()
+    regions: int = 0
+    stage: str = "ssa"  # where it may stand: `cfg` before construction, `ssa`, `host` after the tensor stage
+
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row("const", attrs=("value",)),
+        Row("tabulate", regions=1),
+        Row("reduce", attrs=("op", "order"), regions=1),
+        Row("scatter", attrs=("op",), regions=1),
+        Row("index"),
+        Row("update"),
+        Row("dim", attrs=("axis",)),
+        Row("reshape"),
+        Row("call", effect="io", attrs=("callee",)),
+        Row("grad", effect="io", attrs=("callee", "value", "wrt")),
+        Row("stop_grad"),
+        Row("extern", effect="io", attrs=("name",)),
+        Row("check", effect="check", attrs=("kind", "message")),
+        Row("format", attrs=("template",)),
+        Row("print", effect="io"),
+        Row("progress_begin", effect="io"),
+        Row("progress_tick", effect="io"),
+        Row("progress_end", effect="io"),
+        Row("push", effect="io"),
+        Row("pop", effect="io"),
+        Row("get", attrs=("var",), stage="cfg"),
+        Row("set", effect="io", attrs=("var",), stage="cfg"),
+        Row("launch", attrs=("kernel",), stage="host"),
+        Row("alloc", effect="io", stage="host"),
+        Row("run", effect="io", attrs=("kernel",), stage="host"),
+        Row("copy", stage="host"),
+        Row("free", effect="io", stage="host"),
+    )
+}
+
+TERMINATORS = ("jump", "branch", "return", "yield", "unreachable")
+
+assert not set(ROWS) & set(SCALAR_OPS), "an op is declared twice"
+
+
+def effect(op: str) -> str:
+    """The effect of any op, scalar or not."""
+    return "none" if op in SCALAR_OPS else ROWS[op].effect

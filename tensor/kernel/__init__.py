@@ -1,0 +1,3 @@
+"""The kernel IR: explicit loops over buffers."""
+
+assert __name__ == "tlc.tensor.kernel"

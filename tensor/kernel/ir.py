@@ -1,0 +1,176 @@
+"""The kernel IR: explicit loops over buffers. It is what a schedule produces and what LLVM, C and CUDA print.
+
+A small tree of frozen nodes. Its meaning is the sequential one: every loop runs its iterations in order, whatever its
+kind; a kind promises that the order does not matter (`vector`, `parallel`) or asks for a form (`unroll`), and a schedule that
+promises it wrongly is caught by comparing a backend with the interpreter.
+
+Buffers. `global` ones are parameters, row-major and contiguous; `local` ones are declared in the body, have
+constant shapes and are meant for registers: their indices must become constants once `unroll` loops are unrolled and
+`vector` loops are vectors, so that a backend keeps them in (vector) registers.
+
+Every index expression is `i64`. Reals never contract or reassociate: a fused multiply-add is the op `fma`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tlc.frontend.source import NOWHERE, Span
+from tlc.frontend.types import Elem
+
+
+class Kind(Enum):
+    """What a loop promises or asks for."""
+
+    SERIAL = "serial"
+    UNROLL = "unroll"  # constant extent
+    VECTOR = "vector"  # constant `width`; the extent may be smaller at run time (a masked tail): stop <= start + width
+    PARALLEL = "parallel"
+
+
+class Space(Enum):
+    GLOBAL = "global"
+    LOCAL = "local"
+
+
+# ---------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True)
+class Const:
+    value: bool | int | float
+    elem: Elem
+
+
+@dataclass(frozen=True)
+class Var:
+    """A loop index, a `Let` or a scalar parameter; names are unique in a kernel."""
+
+    name: str
+    elem: Elem = Elem.I64
+
+
+@dataclass(frozen=True)
+class Op:
+    """A scalar op of `frontend/ops.py`; `elem` is the type of the result. Elementary functions are expanded before a backend prints."""
+
+    op: str
+    elem: Elem
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Load:
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+    @property
+    def elem(self) -> Elem:
+        return self.buffer.elem
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A call of an outlined scalar function of the host module; a buffer among the arguments passes its pointer and extents."""
+
+    function: str
+    elem: Elem
+    args: tuple[Expr | Buffer, ...]
+
+
+Expr = Const | Var | Op | Load | Apply
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """`shape` are expressions over scalar parameters (constants for local buffers); rank 0 is one cell."""
+
+    name: str
+    elem: Elem
+    shape: tuple[Expr, ...]
+    space: Space = Space.GLOBAL
+
+
+# ---------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True)
+class For:
+    """`for var in start..stop by step`; `width` is the number of lanes of a vector loop (step 1, start..start + width at most)."""
+
+    var: Var
+    start: Expr
+    stop: Expr
+    body: tuple[Stmt, ...]
+    kind: Kind = Kind.SERIAL
+    step: int = 1
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Let:
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Store:
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True)
+class If:
+    cond: Expr
+    then: tuple[Stmt, ...]
+    other: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Declare:
+    """A local buffer comes into being, its contents undefined."""
+
+    buffer: Buffer
+
+
+Stmt = For | Let | Store | If | Declare
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Parameters in order of the call: outputs, then inputs (buffers and scalars as the launch passes them).
+
+    A buffer that is an output may be read after it was written. An output may share memory with the input buffer
+    of the same position in `may_alias` (output position, input position): each element is read before it is written.
+    `can_fail`: an applied function may record an error, so the host looks after the launch.
+    """
+
+    name: str
+    outputs: tuple[Buffer, ...]
+    inputs: tuple[Buffer | Var, ...]
+    body: tuple[Stmt, ...]
+    may_alias: tuple[tuple[int, int], ...] = ()
+    can_fail: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)  # source lines and decisions, for people
+
+
+def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement, outer before inner."""
+    for s in body:
+        yield s
+        match s:
+            case For():
+                yield from statements(s.body)
+            case If():
+                yield from statements(s.then)
+                yield from statements(s.other)
+            case _:
+                pass
+
+
+def const(value: int) -> Const:
+    return Const(value, Elem.I64)
