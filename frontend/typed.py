@@ -75,6 +75,9 @@ class TypeParam:
     bound: str
     span: Span
 
+    def __str__(self) -> str:
+        return self.name
+
 
 # ---------------------------------------------------------------- expressions
 
@@ -470,7 +473,12 @@ def instantiate(type: Type | TypeParam, instance: StructType) -> Type:
                 assert not isinstance(arg, Dim)
                 return arg
             case TensorType():
-                return TensorType(t.elem, tuple(d.substitute(lookup) for d in t.dims))
+                dims = tuple(d.substitute(lookup) for d in t.dims)
+                if isinstance(t.elem, TypeParam):  # `T[n]` of a struct with a parameter `T: float`
+                    arg = table[t.elem]
+                    assert isinstance(arg, TensorType)
+                    return TensorType(arg.elem, dims)
+                return TensorType(t.elem, dims)
             case StructType():
                 args = tuple(a.substitute(lookup) if isinstance(a, Dim) else go(a) for a in t.args)
                 return StructType(t.decl, args, tuple(d.substitute(lookup) for d in t.dims))

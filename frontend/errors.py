@@ -1,0 +1,587 @@
+"""The catalogue of diagnostics: one row a code, with a bad program and how to mend it. `tlc explain E0103` prints a row.
+
+    E01xx  lexing and parsing             E06xx  derivatives
+    E02xx  names and modules              E07xx  keys and random numbers
+    E03xx  types, shapes, dimensions      E08xx  main and its flags
+    E04xx  calls, lifting, generics       E09xx  not supported yet
+    E05xx  statements and mutation        R0xxx  stops at run time
+    W0xxx  warnings
+
+A code, once released, keeps its meaning; a row is added at the end of its section. tests/unit/test_errors.py gives every
+`bad` program of the parser's and the checker's sections to that stage and looks for the code, so these rows cannot lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """`title` names the mistake in a few words, `cause` explains it, `bad` is a whole program that shows it, `mend` repairs it."""
+
+    code: str
+    title: str
+    cause: str
+    bad: str
+    mend: str
+
+
+_ROWS = [
+    # ---------------------------------------------------------------- E01xx: lexing and parsing
+    ErrorRow(
+        "E0101",
+        "unexpected text",
+        "The parser met something that cannot stand at this place. The message says what was found and what could have stood there.",
+        "fn f(x: f32) -> f32 = x + * 2.0\n",
+        "fn f(x: f32) -> f32 = x * 2.0\n",
+    ),
+    ErrorRow(
+        "E0102",
+        "unknown character",
+        "The text has a character that no word of the language begins with.",
+        "fn f(x: f32) -> f32 = x $ 2.0\n",
+        "fn f(x: f32) -> f32 = x * 2.0\n",
+    ),
+    ErrorRow(
+        "E0103",
+        "unclosed bracket",
+        "A bracket is opened and never closed, or closed by a bracket of another kind. The message points at the opening.",
+        "fn f(x: f32) -> f32 = (x + 1.0\n",
+        "fn f(x: f32) -> f32 = (x + 1.0)\n",
+    ),
+    ErrorRow(
+        "E0104",
+        "bracket without an opening",
+        "A closing bracket has no opening bracket before it.",
+        "fn f(x: f32) -> f32 = x + 1.0)\n",
+        "fn f(x: f32) -> f32 = (x + 1.0)\n",
+    ),
+    ErrorRow(
+        "E0105",
+        "line starts with an operator",
+        "A newline ends a statement unless the line ends with an operator; a line that starts with one does not continue the line above.",
+        "fn f(x: f32, y: f32) -> f32 {\n  let s = x\n    + y\n  s\n}\n",
+        "fn f(x: f32, y: f32) -> f32 {\n  let s = x +\n    y\n  s\n}\n",
+    ),
+    ErrorRow(
+        "E0106",
+        "unclosed string",
+        "A string ends on the line where it begins. An interpolation `{...}` in it must be closed too; a brace itself is written `{{`.",
+        'fn main() {\n  print("hello)\n}\n',
+        'fn main() {\n  print("hello")\n}\n',
+    ),
+    ErrorRow(
+        "E0107",
+        "bad string",
+        "An escape that does not exist, a lone `}`, or an empty interpolation.",
+        'fn main() {\n  print("50\\% }")\n}\n',
+        'fn main() {\n  print("50% }}")\n}\n',
+    ),
+    ErrorRow(
+        "E0108",
+        "bad number",
+        "Not a number as the language writes it: digits stand on both sides of the point, and a suffix is an element type.",
+        "fn f(x: f32) -> f32 = x * 1.\n",
+        "fn f(x: f32) -> f32 = x * 1.0\n",
+    ),
+    ErrorRow(
+        "E0109",
+        "comparisons do not chain",
+        "`a < b < c` would compare a truth value with a number.",
+        "fn f(x: f32) -> bool = 0.0 < x < 1.0\n",
+        "fn f(x: f32) -> bool = 0.0 < x and x < 1.0\n",
+    ),
+    ErrorRow(
+        "E0110",
+        "not assignable",
+        "Only a variable, a path of fields and indices from one, or a tuple of these can stand at the left of `=`.",
+        "fn main() {\n  var x = 1\n  x + 1 = 2\n}\n",
+        "fn main() {\n  var x = 1\n  x = 2\n}\n",
+    ),
+    ErrorRow(
+        "E0111",
+        "range out of place",
+        "A range is not a value: it stands after `in`, in a subscript, or in `progress(...)` after `in`. Its ends are arithmetic.",
+        "fn main() {\n  let r = len(0..10)\n}\n",
+        "fn main() {\n  for i in 0..10 { print(i) }\n}\n",
+    ),
+    ErrorRow(
+        "E0112",
+        "`?` out of place",
+        "`?` stands for a dimension in a type, nowhere else.",
+        "fn main() {\n  let x = ? + 1\n}\n",
+        "fn main() {\n  let x = 1\n}\n",
+    ),
+    ErrorRow(
+        "E0113",
+        "bad definition",
+        "A definition lacks a part, has one too many, or stands where no definition can stand.",
+        "fn f(x) -> f32 = x\n",
+        "fn f(x: f32) -> f32 = x\n",
+    ),
+    ErrorRow(
+        "E0114",
+        "nested too deeply",
+        "The expression is nested deeper than the compiler follows.",
+        "const X = " + "-" * 400 + "1\n",
+        "const X = 1\n",
+    ),
+    ErrorRow(
+        "E0115",
+        "arguments in disorder",
+        "An argument by position stands after one by name, or a name is given twice, or a type's arguments have names.",
+        "fn f(x: f32, y: f32) -> f32 = x\nfn g() -> f32 = f(x = 1.0, 2.0)\n",
+        "fn f(x: f32, y: f32) -> f32 = x\nfn g() -> f32 = f(1.0, y = 2.0)\n",
+    ),
+    # ---------------------------------------------------------------- E02xx: names and modules
+    ErrorRow(
+        "E0201",
+        "unknown name",
+        "Nothing of this name is in scope: no variable, function or constant of this file, none of the prelude.",
+        "fn area(width: f32, height: f32) -> f32 = widht * height\n",
+        "fn area(width: f32, height: f32) -> f32 = width * height\n",
+    ),
+    ErrorRow(
+        "E0202",
+        "defined twice",
+        "Two definitions of a file, two parameters of a function or two members of a struct share a name.",
+        "fn f(x: f32) -> f32 = x\nfn f(x: i64) -> i64 = x\n",
+        "fn f(x: f32) -> f32 = x\nfn g(x: i64) -> i64 = x\n",
+    ),
+    ErrorRow(
+        "E0203",
+        "unknown module",
+        "`use name` finds a module of the standard library, `use ./name` the file `name.tl` beside this one.",
+        "use optimizers\n",
+        "use optim\n",
+    ),
+    ErrorRow(
+        "E0204",
+        "unknown member of a module",
+        "The module has no definition of this name.",
+        "use nn\n\nfn f(x: f32[n]) -> f32 = nn.rms(x, x)\n",
+        "use nn\n\nfn f(x: f32[n]) -> f32 = nn.mse(x, x)\n",
+    ),
+    ErrorRow(
+        "E0205",
+        "wrong type",
+        "The text where a type should be names none, or gives a struct the wrong arguments.",
+        "fn f(x: float) -> float = x\n",
+        "fn f(x: f32) -> f32 = x\n",
+    ),
+    ErrorRow(
+        "E0206",
+        "defined by itself",
+        "A constant whose value needs itself, or a struct that holds itself.",
+        "const A = B + 1\nconst B = A - 1\n",
+        "const A = 1\nconst B = A - 1\n",
+    ),
+    ErrorRow(
+        "E0207",
+        "not a value",
+        "A type, struct or module stands where a value should be.",
+        "use nn\n\nfn main() {\n  print(nn)\n}\n",
+        "use nn\n\nfn main() {\n  print(nn.mse([1.0], [2.0]))\n}\n",
+    ),
+    # ---------------------------------------------------------------- E03xx: types, shapes, dimensions
+    ErrorRow(
+        "E0301",
+        "types differ",
+        "Two types that must be equal are not: a value and its declaration, the sides of an `if`, the elements of a "
+        "tensor literal, a variable and what is assigned. Numbers never convert by themselves.",
+        "fn main() {\n  let x: f32[3] = [1.0, 2.0]\n  print(x)\n}\n",
+        "fn main() {\n  let x: f32[2] = [1.0, 2.0]\n  print(x)\n}\n",
+    ),
+    ErrorRow(
+        "E0302",
+        "dimensions disagree",
+        "Operands are aligned at their last dimensions, which must be provably equal. A missing dimension stretches; "
+        "one of size 1 does not.",
+        "fn f(a: f32[n], b: f32[m]) -> f32[n] = a + b\n",
+        "fn f(a: f32[n], b: f32[n]) -> f32[n] = a + b\n",
+    ),
+    ErrorRow(
+        "E0303",
+        "mixed element types",
+        "The operands have different element types. Nothing converts by itself, open literals aside: say which type is meant.",
+        "fn half(x: f32, n: i64) -> f32 = x * n\n",
+        "fn half(x: f32, n: i64) -> f32 = x * f32(n)\n",
+    ),
+    ErrorRow(
+        "E0304",
+        "operand not taken",
+        "The operator or reduction does not take values of this type: `/` is for reals, `//` divides integers, a `mean` "
+        "of integers is not defined.",
+        "fn half(n: i64) -> i64 = n / 2\n",
+        "fn half(n: i64) -> i64 = n // 2\n",
+    ),
+    ErrorRow(
+        "E0305",
+        "number out of range",
+        "A literal does not fit into its element type, or an operation of constants has no value.",
+        "fn f() -> u8 = 300\n",
+        "fn f() -> u32 = 300\n",
+    ),
+    ErrorRow(
+        "E0306",
+        "wrong dimension",
+        "A dimension is made of integers and immutable `i64` names with `+ - * //`. In a struct every name must be a "
+        "constant or a parameter; in a result every name must come from a parameter.",
+        "fn first(x: f32[n], k: i64) -> f32[m] = x[0..k]\n",
+        "fn first(x: f32[n], k: i64) -> f32[k] = x[0..k]\n",
+    ),
+    ErrorRow(
+        "E0307",
+        "wrong subscript",
+        "The subscript has too many indices, an index that is no integer, or one that is certainly out of range. Only a "
+        "literal `-k` counts from the end.",
+        "fn f(x: f32[3]) -> f32 = x[3]\n",
+        "fn f(x: f32[3]) -> f32 = x[2]\n",
+    ),
+    ErrorRow(
+        "E0308",
+        "an index with two ranges",
+        "An index without a range takes it from the dimensions that it indexes alone, and these differ.",
+        "fn f(a: f32[n], b: f32[m]) -> f32 = sum[i] a[i] * b[i]\n",
+        "fn f(a: f32[n], b: f32[n]) -> f32 = sum[i] a[i] * b[i]\n",
+    ),
+    ErrorRow(
+        "E0309",
+        "an index without a range",
+        "The index stands alone in no subscript of a value that is known outside of the comprehension, so nothing gives it a range.",
+        "fn squares(n: i64) -> i64[n] = for[i] i * i\n",
+        "fn squares(n: i64) -> i64[n] = for[i < n] i * i\n",
+    ),
+    ErrorRow(
+        "E0310",
+        "unknown field",
+        "The struct has no field or parameter of this name, or the value has no fields.",
+        "struct Point {\n  x: f32,\n  y: f32,\n}\n\nfn f(p: Point) -> f32 = p.z\n",
+        "struct Point {\n  x: f32,\n  y: f32,\n}\n\nfn f(p: Point) -> f32 = p.y\n",
+    ),
+    ErrorRow(
+        "E0311",
+        "cannot be destructured",
+        "The number of names and of values differ, or the value is neither a tuple nor a tensor whose first dimension is a constant.",
+        "fn main() {\n  let (a, b) = (1, 2, 3)\n  print(a, b)\n}\n",
+        "fn main() {\n  let (a, b, c) = (1, 2, 3)\n  print(a, b, c)\n}\n",
+    ),
+    ErrorRow(
+        "E0312",
+        "condition is no bool",
+        "A condition is one `bool`. Compare numbers; reduce tensors with `any` or `all`.",
+        "fn f(n: i64) -> i64 = if n { 1 } else { 0 }\n",
+        "fn f(n: i64) -> i64 = if n != 0 { 1 } else { 0 }\n",
+    ),
+    ErrorRow(
+        "E0313",
+        "format does not suit",
+        "The format specification of an interpolation is not one for this type (they are Python's).",
+        "fn main() {\n  print(\"{1:q}\")\n}\n",
+        "fn main() {\n  print(\"{1:d}\")\n}\n",
+    ),
+    # ---------------------------------------------------------------- E04xx: calls, lifting, generics
+    ErrorRow(
+        "E0401",
+        "wrong arguments",
+        "An argument too many, one missing, one given twice, or a name that is no parameter.",
+        "fn f(x: f32) -> f32 = x\nfn g() -> f32 = f(1.0, 2.0)\n",
+        "fn f(x: f32) -> f32 = x\nfn g() -> f32 = f(1.0)\n",
+    ),
+    ErrorRow(
+        "E0402",
+        "argument does not fit",
+        "The argument has another type than the parameter, and no lifting makes it fit: lifting adds leading "
+        "dimensions, it changes neither element types nor the dimensions that the parameter names.",
+        "fn f(x: f32[784]) -> f32 = sum(x)\nfn g(x: f32[64, 783]) -> f32[64] = f(x)\n",
+        "fn f(x: f32[784]) -> f32 = sum(x)\nfn g(x: f32[64, 784]) -> f32[64] = f(x)\n",
+    ),
+    ErrorRow(
+        "E0403",
+        "not a function",
+        "What is called is a value.",
+        "fn main() {\n  let x = 1\n  print(x(2))\n}\n",
+        "fn main() {\n  let x = fn(k) => k + 1\n  print(x(2))\n}\n",
+    ),
+    ErrorRow(
+        "E0404",
+        "cannot be lifted",
+        "A parameter that occurs in a dimension does not lift, nor does a function whose result has `?`. Applied to "
+        "structs, the other arguments must fit exactly and each leaf must keep its type.",
+        "fn f(n: i64) -> f32[n] = zeros(n)\nfn g(n: i64[k]) -> f32 = sum(f(n))\n",
+        "fn f(n: i64) -> f32[n] = zeros(n)\nfn g(n: i64[k]) -> f32 = sum[i] sum(f(n[i]))\n",
+    ),
+    ErrorRow(
+        "E0405",
+        "type parameter not fixed",
+        "Nothing in the call says what a type parameter stands for.",
+        "fn f[P: tree](n: i64) -> i64 = n\nfn g() -> i64 = f(1)\n",
+        "fn f(n: i64) -> i64 = n\nfn g() -> i64 = f(1)\n",
+    ),
+    ErrorRow(
+        "E0406",
+        "wrong result",
+        "The value of the body or of a `return` is not of the declared type.",
+        "fn f(n: i64) -> f32 = n\n",
+        "fn f(n: i64) -> f32 = f32(n)\n",
+    ),
+    ErrorRow(
+        "E0407",
+        "function as a value",
+        "Functions are called, passed to parameters of function type, or named by `let`; they are never stored.",
+        "fn f(x: f32) -> f32 = x\nfn main() {\n  let t = (f, 1)\n}\n",
+        "fn f(x: f32) -> f32 = x\nfn main() {\n  let t = (f(2.0), 1)\n}\n",
+    ),
+    ErrorRow(
+        "E0408",
+        "endless instances",
+        "An instance of a generic function asks for another one, and so on without an end.",
+        "fn f[P: tree](x: P, n: i64) -> i64 = if n == 0 { 0 } else { f((x, x), n - 1) }\nfn g() -> i64 = f((1.0, 2.0), 3)\n",
+        "fn f[P: tree](x: P, n: i64) -> i64 = if n == 0 { 0 } else { f(x, n - 1) }\nfn g() -> i64 = f((1.0, 2.0), 3)\n",
+    ),
+    # ---------------------------------------------------------------- E05xx: statements and mutation
+    ErrorRow(
+        "E0501",
+        "not a variable",
+        "`let`, parameters and loop variables are bound once; what changes is a `var`.",
+        "fn main() {\n  let x = 1\n  x = 2\n}\n",
+        "fn main() {\n  var x = 1\n  x = 2\n}\n",
+    ),
+    ErrorRow(
+        "E0502",
+        "value not used",
+        "A statement computes a value that nobody takes: a forgotten `return`, `let` or assignment.",
+        "fn f(x: f32) -> f32 {\n  x * 2.0\n  x\n}\n",
+        "fn f(x: f32) -> f32 {\n  let y = x * 2.0\n  y\n}\n",
+    ),
+    ErrorRow(
+        "E0503",
+        "value missing",
+        "A value is wanted, and the expression or block has none: a loop, an assignment, an `if` without `else`, a "
+        "function without a result.",
+        "fn f(x: f32) -> f32 {\n  if x > 0.0 { return 1.0 }\n}\n",
+        "fn f(x: f32) -> f32 {\n  if x > 0.0 { return 1.0 }\n  0.0\n}\n",
+    ),
+    ErrorRow(
+        "E0504",
+        "jump without a loop",
+        "`break` and `continue` stand inside a loop of the same function or comprehension.",
+        "fn main() {\n  break\n}\n",
+        "fn main() {\n  while true { break }\n}\n",
+    ),
+    ErrorRow(
+        "E0505",
+        "return out of place",
+        "A comprehension, an anonymous function or the top level of a script has nothing to return from.",
+        "fn f(x: f32[n]) -> f32[n] = for[i] { return x[i] }\n",
+        "fn f(x: f32[n]) -> f32[n] = for[i] { x[i] }\n",
+    ),
+    ErrorRow(
+        "E0506",
+        "assignment to an outer variable",
+        "The elements of a comprehension have no order, and an anonymous function captures values, so neither assigns a "
+        "variable of its surroundings.",
+        "fn f(x: f32[n]) -> f32 {\n  var s = 0.0\n  let y = for[i] { s += x[i]; s }\n  sum(y)\n}\n",
+        "fn f(x: f32[n]) -> f32 {\n  var s = 0.0\n  for i in 0..n { s += x[i] }\n  s\n}\n",
+    ),
+    ErrorRow(
+        "E0507",
+        "input or output in a comprehension",
+        "The elements of a comprehension have no order, so they cannot print.",
+        "fn f(x: f32[n]) -> f32[n] = for[i] { print(x[i]); x[i] }\n",
+        "fn f(x: f32[n]) -> f32[n] {\n  for v in x { print(v) }\n  x\n}\n",
+    ),
+    # ---------------------------------------------------------------- E06xx: derivatives
+    ErrorRow(
+        "E0601",
+        "no derivative by this",
+        "A derivative is by real numbers: a scalar, a tensor, or a struct or tuple with real leaves. `wrt` names parameters.",
+        "fn f(n: i64) -> f32 = f32(n)\nfn g() -> i64 = grad(f)(1)\n",
+        "fn f(x: f32) -> f32 = x * x\nfn g() -> f32 = grad(f)(1.0)\n",
+    ),
+    ErrorRow(
+        "E0602",
+        "gradient of what is no scalar",
+        "`grad` differentiates one real number. Reduce a tensor first.",
+        "fn f(x: f32[n]) -> f32[n] = x * x\nfn g(x: f32[n]) -> f32[n] = grad(f)(x)\n",
+        "fn f(x: f32[n]) -> f32 = sum(x * x)\nfn g(x: f32[n]) -> f32[n] = grad(f)(x)\n",
+    ),
+    ErrorRow(
+        "E0603",
+        "grad without a function",
+        "`grad(f)` takes a function and is one; the arguments follow in a second call.",
+        "fn f(x: f32) -> f32 = x * x\nfn g() -> f32 = grad(f(1.0))\n",
+        "fn f(x: f32) -> f32 = x * x\nfn g() -> f32 = grad(f)(1.0)\n",
+    ),
+    # ---------------------------------------------------------------- E07xx: keys and random numbers
+    ErrorRow(
+        "E0701",
+        "wrong data in fold",
+        "`fold(k, data, ...)` mixes integers and literal strings into a key.",
+        "fn f(k: key) -> key = fold(k, 1.5)\n",
+        "fn f(k: key) -> key = fold(k, 1)\n",
+    ),
+    # ---------------------------------------------------------------- E08xx: main and its flags
+    ErrorRow(
+        "E0801",
+        "wrong flag",
+        "The parameters of `main` are command-line flags: numbers, `bool` and `str`, whose defaults are constants.",
+        "fn main(x: f32[3]) {\n  print(x)\n}\n",
+        "fn main(x: f32) {\n  print(x)\n}\n",
+    ),
+    ErrorRow(
+        "E0802",
+        "main and statements",
+        "A file has a `main` or top-level statements, not both.",
+        "print(1)\nfn main() {\n  print(2)\n}\n",
+        "fn main() {\n  print(1)\n  print(2)\n}\n",
+    ),
+    # ---------------------------------------------------------------- E09xx: not supported yet
+    ErrorRow(
+        "E0901",
+        "not supported yet",
+        "The language has this, and the compiler does not have it yet.",
+        "fn f(x: f16) -> f16 = x\n",
+        "fn f(x: f32) -> f32 = x\n",
+    ),
+    ErrorRow(
+        "E0902",
+        "a dimension that no field has",
+        "A parameter of a struct that is alone as a dimension in no field has no value at run time: not supported yet.",
+        "struct Rows(n) {\n  x: f32[2 * n],\n}\n",
+        "struct Rows(n) {\n  x: f32[n],\n}\n",
+    ),
+    ErrorRow(
+        "E0903",
+        "a foreign function",
+        "`extern fn` outside the standard library is not supported yet.",
+        "extern fn cbrt(x: f64) -> f64\n",
+        "fn cbrt(x: f64) -> f64 = x ** (1.0 / 3.0)\n",
+    ),
+    ErrorRow(
+        "E0904",
+        "a rule of one's own for a derivative",
+        "`@vjp` is not supported yet.",
+        "fn rule(x: f32, y: f32, dy: f32) -> (f32,) = (dy,)\n\n@vjp(rule)\nfn f(x: f32) -> f32 = x\n",
+        "fn f(x: f32) -> f32 = x\n",
+    ),
+    ErrorRow(
+        "E0940",
+        "a dimension whose value cannot be found",
+        "At run time a dimension variable gets its value from a parameter that has it alone as one of its dimensions (or from an `i64` parameter).",
+        "fn f(x: f32[2 * n]) -> i64 = n\n\nfn main() {\n  print(f([1.0, 2.0]))\n}\n",
+        "fn f(x: f32[m]) -> i64 = m // 2\n\nfn main() {\n  print(f([1.0, 2.0]))\n}\n",
+    ),
+    ErrorRow(
+        "E0941",
+        "a range that depends on an earlier index",
+        "`min max argmax argmin` over a range that uses an earlier index of the same reduction, such as `max[i < n, k < i]`.",
+        "fn main(n: i64 = 4) {\n  print(max[i in 1..n, k < i] i * k)\n}\n",
+        "fn main(n: i64 = 4) {\n  print(max[i in 1..n] max[k < i] i * k)\n}\n",
+    ),
+    ErrorRow(
+        "E0960",
+        "a derivative that is not supported yet",
+        "Derivatives through recursion, through loops inside of a comprehension, and through the gradient of a loop are still to come.",
+        "fn f(x: f32) -> f32 = if x < 1.0 { x } else { f(0.5 * x) }\n\nfn main() {\n  print(grad(f)(3.0))\n}\n",
+        "fn f(x: f32) -> f32 {\n  var y = x\n  while y >= 1.0 { y = 0.5 * y }\n  y\n}\n\nfn main() {\n  print(grad(f)(3.0))\n}\n",
+    ),
+    ErrorRow(
+        "E0961",
+        "a function that differentiates itself",
+        "A function calls `grad` of itself, perhaps through others, so its derivative would need all higher derivatives: not supported yet.",
+        "fn f(x: f32) -> f32 = if x < 1.0 { x } else { grad(f)(x / 2.0) }\n\nfn main() {\n  print(f(3.0))\n}\n",
+        "fn g(x: f32) -> f32 = x * x\n\nfn f(x: f32) -> f32 = if x < 1.0 { x } else { grad(g)(x) }\n\nfn main() {\n  print(f(3.0))\n}\n",
+    ),
+    # ---------------------------------------------------------------- R0xxx: stops at run time
+    ErrorRow(
+        "R0001",
+        "index out of range",
+        "An index is below 0 or not below the extent of its dimension. Only a literal `-k` counts from the end.",
+        "fn main(i: i64 = 3) {\n  let x = [1.0, 2.0, 3.0]\n  print(x[i])\n}\n",
+        "fn main(i: i64 = 2) {\n  let x = [1.0, 2.0, 3.0]\n  print(x[i])\n}\n",
+    ),
+    ErrorRow(
+        "R0002",
+        "slice out of range",
+        "The ends of a slice are not in order, or outside of the dimension: a slice never clamps, so `0 <= a <= b <= n`.",
+        "fn main(n: i64 = 5) {\n  let x = [1.0, 2.0, 3.0]\n  print(x[0 .. n])\n}\n",
+        "fn main(n: i64 = 3) {\n  let x = [1.0, 2.0, 3.0]\n  print(x[0 .. n])\n}\n",
+    ),
+    ErrorRow(
+        "R0003",
+        "division by zero",
+        "`//` or `%` of an integer by zero. (Reals give inf or NaN.)",
+        "fn main(n: i64 = 0) {\n  print(10 // n)\n}\n",
+        "fn main(n: i64 = 5) {\n  print(10 // n)\n}\n",
+    ),
+    ErrorRow(
+        "R0004",
+        "shapes do not agree",
+        "`x as T` promised a shape that the tensor does not have.",
+        "fn main(n: i64 = 3) {\n  let x = for[i < n] 1.0\n  print(x as f32[4])\n}\n",
+        "fn main(n: i64 = 4) {\n  let x = for[i < n] 1.0\n  print(x as f32[4])\n}\n",
+    ),
+    ErrorRow(
+        "R0005",
+        "wrong number of elements",
+        "`reshape` asks for more or fewer elements than there are.",
+        "fn main(n: i64 = 4) {\n  let x = for[i < n] 1.0\n  print(reshape(x, 2, 3))\n}\n",
+        "fn main(n: i64 = 6) {\n  let x = for[i < n] 1.0\n  print(reshape(x, 2, 3))\n}\n",
+    ),
+    ErrorRow(
+        "R0006",
+        "a range with step 0",
+        "`a..b by 0` would never end.",
+        "fn main(s: i64 = 0) {\n  for i in 0..10 by s { print(i) }\n}\n",
+        "fn main(s: i64 = 2) {\n  for i in 0..10 by s { print(i) }\n}\n",
+    ),
+    ErrorRow(
+        "R0007",
+        "nothing to reduce",
+        "`max min mean argmax argmin` of no elements have no value. (`sum` is 0, `prod` 1, `any` false, `all` true.)",
+        "fn main(n: i64 = 0) {\n  print(max[i < n] f32(i))\n}\n",
+        "fn main(n: i64 = 4) {\n  print(max[i < n] f32(i))\n}\n",
+    ),
+    ErrorRow(
+        "R0008",
+        "assertion failed",
+        "The condition of an `assert` was false.",
+        'fn main(n: i64 = -1) {\n  assert n >= 0, "n is {n}"\n}\n',
+        'fn main(n: i64 = 1) {\n  assert n >= 0, "n is {n}"\n}\n',
+    ),
+    ErrorRow(
+        "R0009",
+        "the program failed",
+        "The program called `fail` with this message.",
+        'fn main() {\n  fail("not today")\n}\n',
+        'fn main() {\n  print("today")\n}\n',
+    ),
+    ErrorRow(
+        "R0010",
+        "recursion too deep",
+        "Functions call each other deeper than the stack is high.",
+        "fn down(n: i64) -> i64 = if n == 0 { 0 } else { 1 + down(n + 1) }\n\nfn main() {\n  print(down(1))\n}\n",
+        "fn down(n: i64) -> i64 = if n == 0 { 0 } else { 1 + down(n - 1) }\n\nfn main() {\n  print(down(1))\n}\n",
+    ),
+    ErrorRow(
+        "R0011",
+        "out of memory",
+        "There is not enough memory for a tensor.",
+        "fn main(n: i64 = 100_000_000_000_000) {\n  print(sum(for[i < n] f32(i)))\n}\n",
+        "fn main(n: i64 = 100) {\n  print(sum(for[i < n] f32(i)))\n}\n",
+    ),
+    ErrorRow(
+        "R0012",
+        "a service failed",
+        "Something outside of the program, such as a file it reads, is missing or damaged. The message says what.",
+        'use data\n\nfn main() {\n  let digits = data.mnist("other")\n  print(digits.n)\n}\n',
+        'use data\n\nfn main() {\n  let digits = data.mnist("test")\n  print(digits.n)\n}\n',
+    ),
+    # ---------------------------------------------------------------- W0xxx: warnings
+]
+
+ERRORS: dict[str, ErrorRow] = {row.code: row for row in _ROWS}
+
+assert len(ERRORS) == len(_ROWS), "a code has two rows"
