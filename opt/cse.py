@@ -1,0 +1,125 @@
+"""Common subexpressions: what was computed on every path to here is not computed again.
+
+Requires SSA; preserves the graph. Value numbering over the dominator tree (Briggs, Cooper and Simpson, "Value numbering", 1997): a walk
+down the tree carries a table from keys to values; an instruction whose key is in the table is replaced. A region starts
+with the table of its place, so it reuses what the blocks around it computed. Keys:
+
+  an op without effect   op, attributes, result types, operands (of a commutative op in a fixed order)
+  tabulate, reduce       also the text of the region, its own values numbered
+  check                  its condition: what was checked need not be checked again
+
+A constant as an operand counts by its value, and constants are shared inside a region only, so that a region keeps
+its own constants and a kernel does not get them as arguments. An `update` is not shared: two owners of one tensor would cost a copy.
+The product that a `chain` sum accumulates by `fma` keeps its place (`opt/regions.py`).
+
+    %a = mul %x, %y          %a = mul %x, %y
+    %b = mul %y, %x    ->    %c = add %a, %a
+    %c = add %a, %b
+"""
+
+from __future__ import annotations
+
+from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.types import Elem
+from tlc.opt.regions import Effects, fused_product
+from tlc.opt.rewrite import const_of
+from tlc.ssa.dominance import dominance
+from tlc.ssa.ir import Instr, Module, Region, Terminator, Value, erase
+
+Key = tuple[object, ...]
+Table = dict[Key, tuple[Value, ...]]
+
+SHARED = {*SCALAR_OPS, "const", "index", "dim", "reshape", "stop_grad", "tabulate", "reduce"}
+
+
+def cse(module: Module) -> None:
+    """Share common subexpressions in every function."""
+    effects = Effects(module)
+    for f in module.functions.values():
+        _Numbering(effects).region(f.body, {})
+
+
+class _Numbering:
+    def __init__(self, effects: Effects) -> None:
+        self.effects = effects
+        self.numbers: dict[Value, int] = {}
+
+    def region(self, region: Region, around: Table) -> None:
+        tree = dominance(region)
+        children = tree.children()
+        work = [(region.entry, around)]
+        while work:
+            block, before = work.pop()
+            table = dict(before)
+            for instr in list(block.instrs):
+                self.instr(instr, region, table)
+            work += [(child, table) for child in reversed(children[block])]
+
+    def instr(self, instr: Instr, region: Region, table: Table) -> None:
+        for inner in instr.regions:
+            self.region(inner, table)
+        key = self.key(instr, region)
+        if key is None:
+            return
+        known = table.get(key)
+        if known is None:
+            table[key] = instr.results
+            return
+        for old, new in zip(instr.results, known, strict=True):
+            if instr.op != "const":
+                new.name = new.name or old.name
+            elif new.name != old.name:
+                new.name = ""  # one name for all the uses of a number would mislead
+            old.replace_by(new)
+        erase(instr)
+
+    def key(self, instr: Instr, region: Region) -> Key | None:
+        """The key of an instruction, None if it is not shared."""
+        if instr.op == "check":
+            return ("check", self.operand(instr.operands[0], {}))
+        if instr.op not in SHARED or fused_product(instr) or (instr.regions and not self.effects.removable(instr)):
+            return None
+        key = self.text(instr, {})
+        return (*key, id(region)) if instr.op == "const" else key
+
+    def text(self, instr: Instr, local: dict[object, int]) -> Key:
+        """The meaning of an instruction; `local` numbers the values and blocks of the regions that are being described."""
+        operands = [self.operand(v, local) for v in instr.operands]
+        if instr.op in SCALAR_OPS and SCALAR_OPS[instr.op].commutative:
+            operands.sort(key=repr)
+        attrs = (_literal(instr),) if instr.op == "const" else tuple(sorted(instr.attrs.items()))
+        types = tuple(r.type for r in instr.results)
+        return (instr.op, tuple(operands), attrs, types, *(self.region_text(r, local) for r in instr.regions))
+
+    def region_text(self, region: Region, local: dict[object, int]) -> Key:
+        for block in region.blocks:
+            local[block] = len(local)
+            for p in block.params:
+                local[p] = len(local)
+        blocks: list[object] = []
+        for block in region.blocks:
+            for instr in block.instrs:
+                for r in instr.results:
+                    local[r] = len(local)
+        for block in region.blocks:
+            blocks.append(tuple(p.type for p in block.params))
+            blocks += [self.text(i, local) for i in block.instrs]
+            blocks.append(self.terminator(block.terminator, local))
+        return tuple(blocks)
+
+    def terminator(self, t: Terminator, local: dict[object, int]) -> Key:
+        return (t.op, tuple(self.operand(v, local) for v in t.operands), t.counts, tuple(local[b] for b in t.targets))
+
+    def operand(self, value: Value, local: dict[object, int]) -> Key:
+        if value in local:
+            return ("local", local[value])
+        owner = value.owner
+        if isinstance(owner, Instr) and owner.op == "const":
+            return ("const", value.type, _literal(owner))
+        return ("value", self.numbers.setdefault(value, len(self.numbers)))
+
+
+def _literal(const: Instr) -> object:
+    """A constant by its bits: 0.0 is not -0.0."""
+    elem, value = const.result.type.elem, const_of(const.result)
+    return value if elem is Elem.STR else DTYPES[elem].type(value).tobytes()

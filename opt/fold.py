@@ -1,0 +1,82 @@
+"""Folding: constants are computed, algebraic rules applied, branches on constants become jumps.
+
+Requires SSA. Preserves everything but the shape of the graph where a branch falls (the other side may become unreachable; it is
+removed at once, because a block that no path reaches may hold anything). What the ops mean is the `evaluate` of their rows, so that
+a folded program gives the bits of the unfolded one. The rules are data (`opt/rules.py`). One sweep in reverse postorder is repeated until
+nothing changes.
+
+    %c = mul %a, %b   with %a = 6, %b = 7     ->   %c = const 42
+    branch %true, then, else                  ->   jump then
+"""
+
+from __future__ import annotations
+
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.regions import all_regions, fused_product
+from tlc.opt.rewrite import Rewriter, can_evaluate, const_of, evaluate
+from tlc.opt.rules import RULES
+from tlc.ssa.cfg import reverse_postorder
+from tlc.ssa.edit import insert_before, remove_unreachable
+from tlc.ssa.ir import Block, Instr, Module, Region, Value, erase, jump
+
+_REWRITER = Rewriter(RULES)
+
+
+def fold(module: Module) -> None:
+    """Fold every region of the module until nothing changes."""
+    changed = True
+    while changed:
+        changed = False
+        for region in all_regions(module):
+            changed |= fold_region(region)
+
+
+def fold_region(region: Region) -> bool:
+    """One sweep over a region (not the regions inside it); whether it changed."""
+    changed = False
+    for block in reverse_postorder(region):
+        for instr in list(block.instrs):
+            if instr.op in SCALAR_OPS and not fused_product(instr):
+                new = folded(instr)
+                if new is not None:
+                    new.name = new.name or instr.result.name
+                    instr.result.replace_by(new)
+                    erase(instr)
+                    changed = True
+        changed |= _fold_branch(block)
+    changed |= remove_unreachable(region)
+    return changed
+
+
+def folded(instr: Instr) -> Value | None:
+    """The value that this scalar instruction is equal to, if it is simpler; new instructions are put before it."""
+    return _constant(instr) or _REWRITER.rewrite(instr) or _same_type(instr)
+
+
+def _constant(instr: Instr) -> Value | None:
+    operands = instr.operands
+    known = tuple(v for v in map(const_of, operands) if v is not None)
+    types = tuple(v.type for v in operands)
+    if len(known) < len(operands) or not can_evaluate((instr.result.type.elem, *(t.elem for t in types))):
+        return None
+    value = evaluate(instr.op, instr.result.type, types, known)
+    return insert_before(instr, Instr("const", (), (instr.result.type,), {"value": value}, (), instr.span)).result
+
+
+def _same_type(instr: Instr) -> Value | None:
+    """convert(x) = x where x has that type already."""
+    if instr.op in ("convert", "bitcast") and instr.operands[0].type == instr.result.type:
+        return instr.operands[0]
+    return None
+
+
+def _fold_branch(block: Block) -> bool:
+    t = block.terminator
+    if t.op != "branch":
+        return False
+    (then, then_args), (other, other_args) = t.edges
+    known = const_of(t.own[0])
+    if known is None and (then is not other or then_args != other_args):
+        return False
+    block.terminator = jump(then, then_args, t.span) if known in (None, True) else jump(other, other_args, t.span)
+    return True

@@ -1,0 +1,190 @@
+"""Rewriting of scalar instructions by rules that are data on both sides.
+
+A pattern is a tree of op names over variables; a variable stands for one value, wherever it occurs, and may be asked to be
+a constant. The right side is a variable, a constant, or a tree of ops. `opt/rules.py` holds the rules.
+
+    rule("(x + c) + d = x + (c + d), integers", op("add", op("add", X, C), D), op("add", X, op("add", C, D)), INT)
+
+Commutative ops are matched in both orders. An op whose operands are all constants is evaluated while the right side is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.types import Elem
+from tlc.ssa.edit import insert_before
+from tlc.ssa.ir import Instr, Type, Value
+
+Literal = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Var:
+    """Any value; with `constant`, only the result of a `const`."""
+
+    name: str
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class Lit:
+    """The constant with this value, in the type that its place asks for."""
+
+    value: Literal
+
+
+@dataclass(frozen=True)
+class Tree:
+    """An op of patterns. Of `convert` the target must be given on the right side, so rules do not make one."""
+
+    op: str
+    args: tuple[Pattern, ...]
+
+
+Pattern = Var | Lit | Tree
+Bindings = dict[str, Value]
+
+
+def op(name: str, *args: Pattern) -> Tree:
+    assert SCALAR_OPS[name].arity == len(args), name
+    return Tree(name, args)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`left` becomes `right` where the element type of the operands is one of `elems`. `equation` is for people."""
+
+    equation: str
+    left: Tree
+    right: Pattern
+    elems: tuple[Elem, ...]
+
+
+def const_of(value: Value) -> Literal | None:
+    """The constant that a value is, if it is one."""
+    owner = value.owner
+    if isinstance(owner, Instr) and owner.op == "const":
+        literal = owner.attrs["value"]
+        assert isinstance(literal, bool | int | float | str)
+        return literal
+    return None
+
+
+def literal(value: Any, elem: Elem) -> Literal:
+    """A NumPy scalar as the attribute of a `const`."""
+    if elem is Elem.BOOL:
+        return bool(value)
+    if elem is Elem.STR:
+        return str(value)
+    return float(value) if elem.is_real else int(value)
+
+
+def same_literal(a: Literal | None, b: Literal, elem: Elem) -> bool:
+    """Equal in every bit: 0.0 is not -0.0, and one NaN is another."""
+    if a is None:
+        return False
+    kind = DTYPES[elem].type
+    return a == b if elem is Elem.STR else bool(kind(a).tobytes() == kind(b).tobytes())
+
+
+def evaluate(name: str, type: Type, operand_types: tuple[Type, ...], operands: tuple[Literal, ...]) -> Literal:
+    """The value of a scalar op of constants, by the meaning in its row."""
+    args = [v if t.elem is Elem.STR else DTYPES[t.elem].type(v) for t, v in zip(operand_types, operands, strict=True)]
+    return literal(SCALAR_OPS[name].evaluate(type.elem, *args), type.elem)
+
+
+def can_evaluate(elems: tuple[Elem, ...]) -> bool:
+    """Half precision is computed in f32 and rounded by the stage that knows how; nothing is folded here."""
+    return Elem.F16 not in elems and Elem.BF16 not in elems
+
+
+class Rewriter:
+    """Applies rules to instructions of one block, inserting what the right side needs before them."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules: dict[str, list[Rule]] = {}
+        for r in rules:
+            self.rules.setdefault(r.left.op, []).append(r)
+
+    def rewrite(self, instr: Instr) -> Value | None:
+        """The value that the instruction's result may be replaced by, or None if no rule fits."""
+        for rule in self.rules.get(instr.op, ()):
+            if instr.operands[-1].type.elem not in rule.elems:
+                continue
+            for bindings in _match_tree(rule.left, instr, {}):
+                return _Right(instr, bindings).build(rule.right, instr.result.type)
+        return None
+
+
+def _match_tree(pattern: Tree, instr: Instr, bindings: Bindings) -> Iterator[Bindings]:
+    if instr.op != pattern.op:
+        return
+    orders = [instr.operands]
+    if SCALAR_OPS[pattern.op].commutative:
+        orders.append(instr.operands[::-1])
+    for operands in orders:
+        yield from _match_all(pattern.args, operands, bindings)
+
+
+def _match_all(patterns: tuple[Pattern, ...], operands: tuple[Value, ...], bindings: Bindings) -> Iterator[Bindings]:
+    if not patterns:
+        yield bindings
+        return
+    for found in _match(patterns[0], operands[0], bindings):
+        yield from _match_all(patterns[1:], operands[1:], found)
+
+
+def _match(pattern: Pattern, value: Value, bindings: Bindings) -> Iterator[Bindings]:
+    match pattern:
+        case Lit():
+            if same_literal(const_of(value), pattern.value, value.type.elem):
+                yield bindings
+        case Var():
+            bound = bindings.get(pattern.name)
+            if bound is None:
+                if not pattern.constant or const_of(value) is not None:
+                    yield {**bindings, pattern.name: value}
+            elif bound is value or _same_constant(bound, value):
+                yield bindings
+        case Tree():
+            if isinstance(value.owner, Instr):
+                yield from _match_tree(pattern, value.owner, bindings)
+
+
+def _same_constant(a: Value, b: Value) -> bool:
+    literal = const_of(b)
+    return literal is not None and a.type == b.type and same_literal(const_of(a), literal, a.type.elem)
+
+
+class _Right:
+    """Builds the right side before an instruction."""
+
+    def __init__(self, instr: Instr, bindings: Bindings) -> None:
+        self.instr = instr
+        self.bindings = bindings
+
+    def build(self, pattern: Pattern, type: Type) -> Value:
+        match pattern:
+            case Var():
+                return self.bindings[pattern.name]
+            case Lit():
+                return self.insert("const", (), type, {"value": literal(DTYPES[type.elem].type(pattern.value), type.elem)})
+            case Tree():
+                args = self.arguments(pattern)
+                values = tuple(const_of(a) for a in args)
+                types = tuple(a.type for a in args)
+                known = tuple(v for v in values if v is not None)
+                if len(known) == len(values) and can_evaluate(tuple(t.elem for t in types)):
+                    return self.insert("const", (), type, {"value": evaluate(pattern.op, type, types, known)})
+                return self.insert(pattern.op, args, type, {})
+
+    def arguments(self, tree: Tree) -> tuple[Value, ...]:
+        """Operands have the type of the instruction's last operand (rules are of one element type)."""
+        return tuple(self.build(a, self.instr.operands[-1].type) for a in tree.args)
+
+    def insert(self, op: str, operands: tuple[Value, ...], type: Type, attrs: dict[str, object]) -> Value:
+        return insert_before(self.instr, Instr(op, operands, (type,), attrs, (), self.instr.span)).result
