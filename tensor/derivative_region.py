@@ -1,0 +1,500 @@
+"""Reverse mode of one comprehension: what `tabulate`, `reduce` and `scatter` contribute to the adjoints of what they read.
+
+Requires flat or reducing regions (`tensor/flatten.py`). A region is scalar straight-line code over a context of indices (those of the
+tabulate, then those of the reduce in it). Every group of equal loads `x[e1, .., er]` contributes, for each point of the context,
+the adjoint of the load at `x[e1, .., er]`. The form of that sum depends on the indices:
+
+  each e is an index of the context,           tabulate over x's dimensions; the indices that x does not use
+  with the same extent as x's dimension        are reduced in it                             (matrix products, sums, transposes)
+  each index of the context is some e          tabulate over x's dimensions, 0 where a computed e differs      (y[b, label[b]])
+  else                                         scatter                                                  (gathers, convolutions)
+
+    y = tabulate [b, o] { reduce chain [k] { mul (x b k), (w k o) } }
+    w: k and o are used, b is missing      dw = tabulate [k, o] { reduce chain [b] { mul (dy b o), (x b k) } }
+    x: b and k are used, o is missing      dx = tabulate [b, k] { reduce chain [o] { mul (dy b o), (w k o) } }
+
+Scalars of the region are computed again in each contribution; an expensive one that the comprehension yields is read from
+its result. Max and min give all to the first element that attains them, whose index is computed again (`argmax`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tlc.frontend.diagnostics import CompileError, Diagnostic
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.source import Span
+from tlc.ssa.builder import Builder
+from tlc.ssa.ir import I64, Attr, Function, Instr, Region, Type, Value, drop_block
+from tlc.tensor.derivative_rules import At, partial
+from tlc.tensor.extents import Key
+
+Indices = dict[Value, Value]  # index of the differentiated code -> index here
+Body = Callable[[Builder, Indices], Value]
+
+
+class Sweep(Protocol):
+    """The reverse sweep around a comprehension, at one place of it."""
+
+    b: Builder
+
+    def forward(self, value: Value, /) -> Value: ...
+
+    def is_active(self, value: Value, /) -> bool: ...
+
+    def key(self, extent: Value, /) -> Key: ...
+
+    def key_of(self, tensor: Value, axis: int, /) -> Key: ...
+
+    def extent(self, tensor: Value, axis: int, /) -> Value: ...
+
+    def zeros(self, of: Value, /) -> Value: ...
+
+    def current(self, of: Value, /) -> Value | None: ...
+
+    def replace(self, of: Value, adjoint: Value, /) -> None: ...
+
+    def add(self, of: Value, contribution: Value, /) -> None: ...
+
+    def reverse(self, function: Function, wrt: tuple[int, ...], /) -> None:
+        """Turn another function into its gradient."""
+
+
+def unsupported(what: str, span: Span) -> CompileError:
+    return CompileError([Diagnostic("E0960", f"the derivative of {what} is not supported yet", span)])
+
+
+def differentiate_region(sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
+    """Add the contributions of a comprehension, given the adjoints of its results (None for zero)."""
+    RegionAdjoint(sweep, instr, seeds).run()
+
+
+@dataclass(frozen=True)
+class Root:
+    """A value of the region whose adjoint is given: by `seed` at each point."""
+
+    value: Value
+    seed: Callable[[Point], Value]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The points of a sum: indices with extents that are values of the sweep. `value` is the summand, `place` an index of the tensor."""
+
+    indices: tuple[Value, ...]
+    extents: tuple[Value, ...]
+    value: Body
+    place: Callable[[Value], Body]
+
+
+class RegionAdjoint:
+    """One comprehension. `outer` are the indices of a tabulate or scatter, `inner` those of a reduce."""
+
+    def __init__(self, sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
+        self.sweep, self.instr, self.seeds = sweep, instr, seeds
+        region = instr.regions[0]
+        self.reduction = instr if instr.op == "reduce" else next((i for i in region.entry.instrs if i.op == "reduce"), None)
+        self.outer: dict[Value, Value] = {}  # index -> extent, both of the differentiated code
+        self.inner: dict[Value, Value] = {}
+        self.instrs: list[Instr] = []
+        if instr.op != "reduce":
+            extents = instr.operands[len(instr.operands) - len(region.entry.params) :]
+            self.outer = dict(zip(region.entry.params, extents, strict=True))
+            self.instrs += [i for i in region.entry.instrs if i.op != "reduce"]
+        if self.reduction is not None:
+            body = self.reduction.regions[0].entry
+            self.inner = dict(zip(body.params, self.reduction.operands, strict=True))
+            self.instrs += body.instrs
+        self.inside = {*self.outer, *self.inner, *(r for i in self.instrs for r in i.results)}
+        self.stored = self._stored()
+        self.at_best: dict[Value, Value] = {}  # inner index -> its value at the extreme element, by outer indices
+        self.shared: dict[Value, tuple[Value, tuple[Value, ...]]] = {}  # value -> its adjoint as a tensor, and the indices of that
+        self.roots = self._roots()
+
+    # ------------------------------------------------------------ what is given
+
+    def _stored(self) -> dict[Value, Value]:
+        """Expensive values that the comprehension yields -> its result."""
+        if self.instr.op != "tabulate" or self.reduction is not None:
+            return {}
+        ends = self.instr.regions[0].entry.terminator.operands
+        return {v: r for v, r in zip(ends, self.instr.results, strict=True) if isinstance(v.owner, Instr) and is_expensive(v.owner)}
+
+    def _roots(self) -> list[Root]:
+        ends = self.instr.regions[0].entry.terminator.operands
+        if self.instr.op == "scatter":
+            (into,) = self.seeds
+            assert into is not None
+            whole = into
+            *places, value = ends
+            return [Root(value, lambda p: p.b.index(whole, *(p.forward(i) for i in places)))]
+        if self.reduction is None:
+            return [Root(v, self._result(d)) for v, d in zip(ends, self.seeds, strict=True) if d is not None]
+        (seed,) = self.seeds
+        assert seed is not None
+        (element,) = self.reduction.regions[0].entry.terminator.operands
+        given = self._result(seed)
+        match self.reduction.attrs["op"]:
+            case "sum":
+                return [Root(element, given)]
+            case "prod":
+                return [Root(element, self._prod(element, given))]
+            case "max" | "min" as op:
+                self._find_best("argmax" if op == "max" else "argmin")
+                return [Root(element, given)]
+        raise AssertionError(self.reduction.attrs["op"])
+
+    def _result(self, seed: Value) -> Callable[[Point], Value]:
+        """The adjoint of a result at the outer indices."""
+        return lambda p: p.b.index(seed, *(p.values[i] for i in self.outer))
+
+    def _again(self, op: str, element: Callable[[Point], Value], types: Sequence[Type]) -> list[Value]:
+        """Another reduction over the same elements: a tensor over the outer indices (a scalar where there are none)."""
+        assert self.reduction is not None
+        reduction = self.reduction
+
+        def reduced(b: Builder, values: Indices) -> tuple[Value, ...]:
+            point = Point(self, b, values)
+            extents = [point.forward(n) for n in reduction.operands]
+
+            def body(b: Builder, *inner: Value) -> Value:
+                return element(Point(self, b, {**point.values, **dict(zip(self.inner, inner, strict=True))}))
+
+            attrs: dict[str, Attr] = {"op": op, "order": "lanes"}
+            return b.emit("reduce", extents, types, attrs, [b.region(len(extents), body, _names(self.inner))]).results
+
+        if not self.outer:
+            return list(reduced(self.sweep.b, {}))
+        extents = [self.sweep.forward(n) for n in self.outer.values()]
+        tabulated = self.sweep.b.tabulate_many(
+            extents, lambda b, *outer: reduced(b, dict(zip(self.outer, outer, strict=True))), _names(self.outer)
+        )
+        return list(tabulated.results)
+
+    def _find_best(self, op: str) -> None:
+        """The indices of the first extreme element. From here on, the inner indices stand for them."""
+        assert self.reduction is not None
+        (element,) = self.reduction.regions[0].entry.terminator.operands
+        self.at_best = dict(zip(self.inner, self._again(op, lambda p: p.forward(element), [I64] * len(self.inner)), strict=True))
+
+    def _prod(self, element: Value, given: Callable[[Point], Value]) -> Callable[[Point], Value]:
+        """The product of the other elements: by division, where an element is zero from the number of zeros."""
+        type = element.type
+
+        def is_zero(p: Point) -> Value:
+            return p.b.op("eq", p.forward(element), p.b.const(0.0, type))
+
+        def nonzero(p: Point) -> Value:
+            return p.b.op("select", is_zero(p), p.b.const(1.0, type), p.forward(element))
+
+        (zeros,) = self._again("sum", lambda p: p.b.convert(is_zero(p), I64), [I64])
+        (product,) = self._again("prod", nonzero, [type])
+
+        def seed(p: Point) -> Value:
+            b, here = p.b, [p.values[i] for i in self.outer]
+            count, rest, zero = b.index(zeros, *here), b.index(product, *here), is_zero(p)
+            alone = b.op("and", zero, b.op("eq", count, b.i64(1)))
+            if_some = b.op("select", alone, rest, b.const(0.0, type))
+            others = b.op("select", b.op("eq", count, b.i64(0)), b.op("div", rest, nonzero(p)), if_some)
+            return b.op("mul", given(p), others)
+
+        return seed
+
+    # ------------------------------------------------------------ contributions
+
+    def run(self) -> None:
+        """Dense contributions come first: where another has the same adjoint (`add` gives both operands one), it reads theirs."""
+        groups = [(base, places, loads) for (base, places), loads in self._loads().items()]
+        groups += [(scalar, (), [scalar]) for scalar in self._free_scalars()]
+        groups.sort(key=lambda group: len({*group[1]} & {*self.outer, *self.inner}), reverse=True)
+        for base, places, targets in groups:
+            self._contribute(base, places, targets)
+
+    def _loads(self) -> dict[tuple[Value, tuple[Value, ...]], list[Value]]:
+        """Loads of active tensors, by tensor and indices."""
+        found: dict[tuple[Value, tuple[Value, ...]], list[Value]] = {}
+        for i in self.instrs:
+            if i.op == "index" and self.sweep.is_active(i.operands[0]):
+                found.setdefault((i.operands[0], i.operands[1:]), []).append(i.result)
+        return found
+
+    def _free_scalars(self) -> list[Value]:
+        read = [v for i in self.instrs if i.op != "index" for v in i.operands]
+        read += [root.value for root in self.roots]
+        return list(dict.fromkeys(v for v in read if v not in self.inside and self.sweep.is_active(v)))
+
+    def _contribute(self, base: Value, places: tuple[Value, ...], targets: list[Value]) -> None:
+        if not self.reaches(targets):
+            return
+        context = self._context(base, places, targets)
+        used = self._projections(base, places, context)
+        missing = [i for i in context.indices if i not in used.values()]
+        computed = [axis for axis in range(base.type.rank) if axis not in used]
+        if not computed:
+            self._sum(base, context, used, missing, targets)
+        elif not missing:
+            self._one_hot(base, places, context, used, computed)
+        else:
+            self._scatter(base, places, context)
+
+    def _same_adjoint(self, targets: list[Value]) -> Value:
+        """A value of the region with the same adjoint: what the target is just added to, as far as that goes."""
+        value = targets[0]
+        while len(targets) == 1 and not any(root.value is value for root in self.roots):
+            users = [(i, k) for i in self.instrs for k, v in enumerate(i.operands) if v is value]
+            if len(users) != 1 or (users[0][0].op, users[0][1]) not in (("add", 0), ("add", 1), ("sub", 0)):
+                break
+            value = users[0][0].result
+        return value
+
+    def reaches(self, targets: Iterable[Value]) -> bool:
+        """Whether a root depends on one of these."""
+        reached = self.relevant(targets)
+        return any(root.value in reached for root in self.roots)
+
+    def relevant(self, targets: Iterable[Value]) -> set[Value]:
+        """What depends on these values, through derivatives that are not zero."""
+        found = set(targets)
+        for i in self.instrs:
+            if i.op in SCALAR_OPS and any(v in found and partial(i, k) for k, v in enumerate(i.operands)):
+                found.add(i.result)
+        return found
+
+    def _context(self, base: Value, places: tuple[Value, ...], targets: list[Value]) -> Context:
+        """The points over which the adjoints of `targets` are summed."""
+
+        same = self._same_adjoint(targets)
+
+        def value(b: Builder, values: Indices) -> Value:
+            if same in self.shared:
+                tensor, indices = self.shared[same]
+                return b.index(tensor, *(values[i] for i in indices))
+            return Point(self, b, values).adjoint(targets)
+
+        def place(v: Value) -> Body:
+            return lambda b, values: Point(self, b, values).forward(v)
+
+        outer = tuple(self.outer)
+        outer_extents = tuple(self.sweep.forward(n) for n in self.outer.values())
+        if self.at_best or not self.inner:
+            return Context(outer, outer_extents, value, place)
+        if not any(n in self.inside for n in self.inner.values()):
+            inner_extents = tuple(self.sweep.forward(n) for n in self.inner.values())
+            return Context((*outer, *self.inner), (*outer_extents, *inner_extents), value, place)
+        return self._rectangular(base, places, value, Context(outer, outer_extents, value, place))
+
+    def _rectangular(self, base: Value, places: tuple[Value, ...], value: Body, outer: Context) -> Context:
+        """Where the extent of a reduction depends on outer indices, an equal sum over a rectangle.
+
+        If the tensor is read at no inner index, the inner sum comes first. If it is read at the inner index itself, that
+        index runs over the tensor's whole dimension, and is 0 outside: as a reduction over one element or none, because
+        the element may not exist.
+        """
+        if not any(self._uses(v, self.inner) for v in places):
+            summed = self.sweep.b.tabulate(
+                outer.extents, lambda b, *at: self._inner_sum(b, dict(zip(outer.indices, at, strict=True)), value), _names(outer.indices)
+            )
+            return Context(
+                outer.indices, outer.extents, lambda b, values: b.index(summed, *(values[i] for i in outer.indices)), outer.place
+            )
+        if any(self._uses(v, self.inner) and v not in self.inner for v in places):
+            raise unsupported("a computed index in a reduction whose range depends on an index", self.instr.span)
+        inner = {i: self.sweep.extent(base, places.index(i)) for i in self.inner if i in places}
+        if len(inner) < len(self.inner):
+            raise unsupported("a reduction over several indices whose range depends on an index", self.instr.span)
+        indices = (*outer.indices, *inner)
+
+        def guarded(b: Builder, *at: Value) -> Value:
+            values = dict(zip(indices, at, strict=True))
+            point = Point(self, b, values)
+            exists = [b.op("lt", values[i], point.forward(n)) for i, n in self.inner.items()]
+            every = exists[0]
+            for e in exists[1:]:
+                every = b.op("and", every, e)
+            once = b.op("convert", every, type=I64)
+            return b.reduce("sum", [once], lambda b, _: value(b, dict(point.values)))
+
+        padded = self.sweep.b.tabulate([*outer.extents, *inner.values()], guarded, _names(indices))
+        return Context(
+            indices, (*outer.extents, *inner.values()), lambda b, values: b.index(padded, *(values[i] for i in indices)), outer.place
+        )
+
+    def _inner_sum(self, b: Builder, values: Indices, value: Body) -> Value:
+        point = Point(self, b, values)
+        extents = [point.forward(n) for n in self.inner.values()]
+        return _sum(b, extents, lambda b, *at: value(b, {**point.values, **dict(zip(self.inner, at, strict=True))}), _names(self.inner))
+
+    def _uses(self, value: Value, indices: Iterable[Value]) -> bool:
+        """Whether a scalar of the region is computed from one of these indices."""
+        wanted, work, seen = set(indices), [value], {value}
+        while work:
+            v = work.pop()
+            if v in wanted:
+                return True
+            if v in self.inside and isinstance(v.owner, Instr):
+                new = [o for o in v.owner.operands if o not in seen]
+                seen.update(new)
+                work += new
+        return False
+
+    def _projections(self, base: Value, places: tuple[Value, ...], context: Context) -> dict[int, Value]:
+        """Axes of the tensor that an index of the context runs through, once and completely."""
+        used: dict[int, Value] = {}
+        extents = dict(zip(context.indices, context.extents, strict=True))
+        original = {**self.outer, **self.inner}
+        for axis, v in enumerate(places):
+            if v in extents and v not in used.values():
+                wanted = self.sweep.key_of(base, axis)
+                if wanted in (self.sweep.key(original[v]), self.sweep.key(extents[v])):
+                    used[axis] = v
+        return used
+
+    def _sum(self, base: Value, context: Context, used: dict[int, Value], missing: list[Value], targets: list[Value]) -> None:
+        extents = dict(zip(context.indices, context.extents, strict=True))
+        rest = [extents[i] for i in missing]
+
+        def body(b: Builder, *at: Value) -> Value:
+            values = {used[axis]: i for axis, i in enumerate(at)}
+            if not missing:
+                return context.value(b, values)
+            return _sum(b, rest, lambda b, *more: context.value(b, {**values, **dict(zip(missing, more, strict=True))}), _names(missing))
+
+        if not base.type.rank:
+            self.sweep.add(base, body(self.sweep.b))
+            return
+        names = _names(used[axis] for axis in range(base.type.rank))
+        own = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
+        region = self.sweep.b.region(len(own), body, names)
+        copied = self._copied(region, base)
+        if copied is not None:
+            drop_block(region.entry)
+            self.sweep.add(base, copied)
+            return
+        contribution = self.sweep.b.emit("tabulate", own, [base.type], {}, [region]).result
+        self.sweep.add(base, contribution)
+        if not missing:
+            self.shared.setdefault(self._same_adjoint(targets), (contribution, tuple(used[axis] for axis in range(base.type.rank))))
+
+    def _copied(self, region: Region, base: Value) -> Value | None:
+        """The tensor whose elements a region just yields, if it has the shape of `base`."""
+        (value,) = region.entry.terminator.operands
+        owner = value.owner
+        if not isinstance(owner, Instr) or owner.op != "index" or owner.operands[1:] != tuple(region.entry.params):
+            return None
+        source = owner.operands[0]
+        same = all(self.sweep.key_of(source, k) == self.sweep.key_of(base, k) for k in range(base.type.rank))
+        return source if same and len(region.entry.instrs) == 1 else None
+
+    def _one_hot(
+        self, base: Value, places: tuple[Value, ...], context: Context, used: dict[int, Value], computed: list[int]
+    ) -> None:
+        def body(b: Builder, *at: Value) -> Value:
+            values = {i: at[axis] for axis, i in used.items()}
+            hits = [b.op("eq", at[axis], context.place(places[axis])(b, dict(values))) for axis in computed]
+            here = hits[0]
+            for h in hits[1:]:
+                here = b.op("and", here, h)
+            return b.op("select", here, context.value(b, dict(values)), b.const(0.0, Type(base.type.elem)))
+
+        own = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
+        names = [used[axis].name if axis in used else "" for axis in range(base.type.rank)]
+        self.sweep.add(base, self.sweep.b.tabulate(own, body, names))
+
+    def _scatter(self, base: Value, places: tuple[Value, ...], context: Context) -> None:
+        def body(b: Builder, *at: Value) -> tuple[Value, ...]:
+            values = dict(zip(context.indices, at, strict=True))
+            return (*(context.place(v)(b, dict(values)) for v in places), context.value(b, dict(values)))
+
+        into = self.sweep.current(base)
+        into = self.sweep.zeros(base) if into is None else into
+        self.sweep.replace(base, self.sweep.b.scatter(into, context.extents, body, names=_names(context.indices)))
+
+
+class Point:
+    """One point of the context, in code that is being made: values of the region at it, and adjoints."""
+
+    def __init__(self, of: RegionAdjoint, b: Builder, values: Indices) -> None:
+        self.of, self.b = of, b
+        self.values = values
+        for inner, best in of.at_best.items():
+            if inner not in values and all(i in values for i in of.outer):
+                values[inner] = b.index(best, *(values[i] for i in of.outer))
+
+    def forward(self, value: Value) -> Value:
+        """A value that the region computes or reads."""
+        of = self.of
+        work, needed = [value], set[Instr]()
+        while work:
+            v = work.pop()
+            if v in self.values or v not in of.inside or v in of.stored:
+                continue
+            assert isinstance(v.owner, Instr), v
+            if v.owner not in needed:
+                needed.add(v.owner)
+                work += v.owner.operands
+        for i in of.instrs if needed else ():
+            if i in needed:
+                self._copy(i)
+        return self._known(value)
+
+    def _known(self, value: Value) -> Value:
+        if value in self.values:
+            return self.values[value]
+        if value in self.of.stored:
+            tensor = self.of.sweep.forward(self.of.stored[value])
+            self.values[value] = self.b.index(tensor, *(self.values[i] for i in self.of.outer))
+            return self.values[value]
+        return self.of.sweep.forward(value)
+
+    def _copy(self, instr: Instr) -> None:
+        operands = tuple(map(self._known, instr.operands))
+        types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
+        copy = self.b.insert(Instr(instr.op, operands, types, dict(instr.attrs), (), instr.span, names))
+        self.values.update(zip(instr.results, copy.results, strict=True))
+
+    def adjoint(self, targets: Sequence[Value]) -> Value:
+        """The sum of the adjoints of some values, by a reverse sweep over what depends on them."""
+        of = self.of
+        relevant = of.relevant(targets)
+        sums: dict[Value, Value] = {}
+        for root in of.roots:
+            if root.value in relevant:
+                self._add(sums, root.value, root.seed(self))
+        for i in reversed(of.instrs):
+            if not i.results or i.result not in sums or i.op not in SCALAR_OPS:
+                continue
+            for k, operand in enumerate(i.operands):
+                rule = partial(i, k)
+                if operand in relevant and rule is not None:
+                    self.b.span = i.span
+                    self._add(sums, operand, rule(At(self.b, i, sums[i.result], self.forward)))
+        total: dict[Value, Value] = {}
+        for t in targets:
+            if t in sums:
+                self._add(total, targets[0], sums[t])
+        return total[targets[0]]
+
+    def _add(self, sums: dict[Value, Value], of: Value, more: Value) -> None:
+        sums[of] = self.b.op("add", sums[of], more) if of in sums else more
+
+
+def is_expensive(instr: Instr) -> bool:
+    """Whether a value is rather read from memory than computed again. With `max`, what it was computed from need not be kept."""
+    row = SCALAR_OPS.get(instr.op)
+    return row is not None and (row.elementary or instr.op in ("div", "sqrt", "max", "min"))
+
+
+def _names(indices: Iterable[Value]) -> list[str]:
+    return [i.name for i in indices]
+
+
+def _sum(b: Builder, extents: Sequence[Value], body: Callable[..., Value], names: Sequence[str]) -> Value:
+    """A sum whose order follows from its body: one chain for a product, else lanes."""
+    region = b.region(len(extents), body, names)
+    (element,) = region.entry.terminator.operands
+    owner = element.owner
+    product = isinstance(owner, Instr) and owner.op == "mul" and owner.block is region.entry
+    attrs: dict[str, Attr] = {"op": "sum", "order": "chain" if product else "lanes"}
+    return b.emit("reduce", extents, [element.type], attrs, [region]).result

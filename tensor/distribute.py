@@ -1,0 +1,663 @@
+"""Distribution of one comprehension over the statements of its body: one level of flattening.
+
+    Y = tabulate [b < B] {                          T = tabulate [b, j] { .. }
+      t = tabulate [j < m] { .. }                   R = tabulate [b] { reduce [k] { .. } }
+      r = reduce [k < n] { .. }          becomes    Y = tabulate [b] { s = add (index R, b), (index T, b, 0); yield s }
+      s = add r, (index t, 0)
+      yield s }
+
+Requires: the comprehensions inside the region are flat already (`tensor/flatten.py` goes from the inside out).
+Ensures: the pieces that come out are flat, and stand where the comprehension stood.
+
+What becomes of the values of the region:
+
+  a scalar        is computed again in each piece that needs it, or if it is expensive, gets a piece of its own
+  a row view      `index x, b` is no instruction any more: a `View` remembers the tensor and the leading indices
+  a tensor        gets a piece over the indices that it depends on (invariants lose the dimension and leave the
+                  comprehension), and is a view of the result from then on
+  a `check`       looks at all elements first: see `_check`
+  control flow    stays in the piece, which becomes an opaque region of scalars
+
+Whatever does not fit raises `NotDistributable`, and the comprehension runs as a loop (`tensor/loops.py`).
+Method: Blelloch 1990; Henriksen et al. 2017 (Futhark), sections on map distribution and fission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.source import Span
+from tlc.frontend.types import Elem
+from tlc.ssa.builder import Builder
+from tlc.ssa.cfg import reverse_postorder
+from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Value, yield_
+from tlc.ssa.liveness import free_values
+from tlc.tensor.extents import extent, known_extent
+from tlc.tensor.opaque import expand_reductions
+
+EXPENSIVE = 12  # a scalar that costs more is stored rather than computed once an element of an inner comprehension
+CALL_COST = 1000
+BIGGEST = (1 << 63) - 1
+
+# fmt: off
+_COSTS = {  # in additions; elementary functions by their own row
+    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "const": 0, "index": 2, "call": CALL_COST,
+}
+# fmt: on
+ELEMENTARY_COST = 20
+
+
+class NotDistributable(Exception):
+    """This comprehension must run as a loop. The message says why, for `--explain-fusion`."""
+
+    def __init__(self, reason: str, span: Span) -> None:
+        super().__init__(reason)
+        self.reason, self.span = reason, span
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of an outside tensor at leading indices, which are scalars of the region."""
+
+    base: Value
+    prefix: tuple[Value, ...] = ()
+
+
+Axes = frozenset[int]  # positions of indices of the comprehension
+NO_AXES: Axes = frozenset()
+
+
+def is_scalar(instr: Instr) -> bool:
+    """Ops on scalars without an effect, which may be computed anywhere and again."""
+    return instr.op in SCALAR_OPS or instr.op in ("const", "format") or (instr.op == "stop_grad" and instr.result.type.rank == 0)
+
+
+def is_scalar_call(instr: Instr) -> bool:
+    return instr.op == "call" and all(v.type.rank == 0 for v in (*instr.operands, *instr.results))
+
+
+class Distribution:
+    """The distribution of `instr` (a tabulate, reduce or scatter). `pieces` is the block of what comes out, in no region."""
+
+    def __init__(self, instr: Instr, module: Module) -> None:
+        self.instr = instr
+        self.module = module
+        self.region = instr.regions[0]
+        self.entry = self.region.entry
+        self.params = tuple(self.entry.params)
+        self.extents = instr.operands[len(instr.operands) - len(self.params) :]
+        self.pieces = Block("pieces")
+        self.b = Builder(self.pieces, module, instr.span)
+        self.inside = {v for block in self.region.blocks for v in (*block.params, *(r for i in block.instrs for r in i.results))}
+        self.views: dict[Value, View] = {}
+        self.outer: dict[Value, Value] = {}  # values of the region that are computed before it
+        self.axes: dict[Value, Axes] = {p: frozenset((k,)) for k, p in enumerate(self.params)}
+        self.costs: dict[Value, int] = {}
+        self.checked = False  # whether a check stood above: a load below may rely on it, so on there being an element
+
+    def run(self) -> tuple[Value, ...]:
+        """Fill `pieces`; gives the values that stand for the results of the instruction."""
+        for instr in self.entry.instrs:
+            self.b.span = instr.span
+            self._entry_instr(instr)
+        self.b.span = self.instr.span
+        others = [b for b in reverse_postorder(self.region) if b is not self.entry]
+        for block in others:
+            self._admit(block)
+        match self.instr.op:
+            case "tabulate":
+                return self._tabulated(others)
+            case "reduce" | "scatter":
+                return self._consumed(others)
+        raise AssertionError(self.instr.op)
+
+    # ------------------------------------------------------------ the entry block
+
+    def _entry_instr(self, instr: Instr) -> None:
+        match instr.op:
+            case "index":
+                self._set_view(instr.result, self.view(instr.operands[0]), instr.operands[1:])
+            case "dim":
+                self._dim(instr)
+            case "tabulate":
+                self._inner_tabulate(instr)
+            case "reduce":
+                self._inner_reduce(instr)
+            case "scatter":
+                self._inner_scatter(instr)
+            case "update":
+                self._inner_update(instr)
+            case "reshape":
+                self._inner_reshape(instr)
+            case "stop_grad" if instr.result.type.rank:
+                view = self.view(instr.operands[0])
+                self._set_view(instr.result, View(self.b.stop_grad(view.base), view.prefix))
+            case "check":
+                self._check(instr)
+            case _ if is_scalar(instr) or is_scalar_call(instr):
+                axes = self.axes_of(instr.operands)
+                cost = min(CALL_COST, sum(self.costs.get(v, 0) for v in instr.operands) + _cost(instr))
+                for r in instr.results:
+                    self.axes[r] = axes
+                    self.costs[r] = cost
+            case _:
+                raise NotDistributable(f"`{instr.op}` has no form over whole arrays", instr.span)
+
+    def view(self, tensor: Value) -> View:
+        """Where a tensor of the region lies."""
+        return self.views.get(tensor) or View(self.outer.get(tensor, tensor))
+
+    def _set_view(self, value: Value, view: View, more: Sequence[Value] = ()) -> None:
+        self.views[value] = View(view.base, (*view.prefix, *more))
+        self.axes[value] = self.axes_of((*view.prefix, *more))
+        self.costs[value] = min(CALL_COST, _COSTS["index"] + sum(self.costs.get(v, 0) for v in (*view.prefix, *more)))
+
+    def _dim(self, instr: Instr) -> None:
+        axis = instr.attrs["axis"]
+        assert isinstance(axis, int)
+        view = self.view(instr.operands[0])
+        self.outer[instr.result] = extent(self.b, view.base, axis + len(view.prefix))
+        self.axes[instr.result] = NO_AXES
+
+    def axes_of(self, values: Iterable[Value]) -> Axes:
+        return frozenset().union(*(self.axes.get(v, NO_AXES) for v in values))
+
+    def invariant(self, value: Value, what: str) -> Value:
+        """An `i64` that is the same for all elements, computed before the comprehension."""
+        if self.axes_of((value,)):
+            raise NotDistributable(f"{what} depends on the index", self.instr.span)
+        (outside,) = Piece(self, self.b, self.outer).need(value)
+        return outside
+
+    # ------------------------------------------------------------ pieces
+
+    def _own(self, axes: Axes) -> tuple[list[Value], list[Value]]:
+        """Indices of the comprehension and their extents, for the axes of a piece."""
+        order = sorted(axes)
+        return [self.params[k] for k in order], [self.extents[k] for k in order]
+
+    def _names(self, params: Sequence[Value]) -> list[str]:
+        return [p.name for p in params]
+
+    def _scalars(self, instr: Instr) -> list[Value]:
+        """What a piece for an inner comprehension needs of the region: scalars that it reads, and indices of the views that it reads."""
+        found: dict[Value, None] = dict.fromkeys(instr.operands)
+        found.update(free_values(instr.regions[0]))
+        out: dict[Value, None] = {}
+        for v in found:
+            if v in self.views:
+                if v.type.rank == 0:
+                    out[v] = None
+                else:
+                    out.update(dict.fromkeys(self.views[v].prefix))
+            elif v in self.inside:
+                out[v] = None
+        return list(out)
+
+    def _inner_tabulate(self, instr: Instr) -> None:
+        scalars = self._scalars(instr)
+        for v in scalars:
+            self._store_if_expensive(v)
+        axes = self.axes_of(scalars)
+        own, own_extents = self._own(axes)
+        inner = [self.invariant(v, "an extent") for v in instr.operands]
+        inner = self._only_if(self._guard(axes), self.b, inner)
+
+        def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
+            piece = Piece(self, b, dict(zip(own, indices, strict=False)))
+            piece.need(*scalars)
+            return piece.inline(instr.regions[0], indices[len(own) :])
+
+        hints = [r.name for r in instr.results]
+        params = [*own, *instr.regions[0].entry.params]
+        result = self.b.tabulate_many([*own_extents, *inner], body, self._names(params), hints)
+        for old, new in zip(instr.results, result.results, strict=True):
+            self._set_view(old, View(new), own)
+
+    def _inner_reduce(self, instr: Instr) -> None:
+        scalars = self._scalars(instr)
+        axes = self.axes_of(scalars)
+        own, own_extents = self._own(axes)
+        guard = self._guard(axes)
+
+        def copy(b: Builder, indices: Sequence[Value]) -> tuple[Value, ...]:
+            piece = Piece(self, b, dict(zip(own, indices, strict=True)))
+            piece.need(*scalars)
+            extents = [piece.values.get(v, self.outer.get(v, v)) for v in instr.operands]
+            return piece.reduce(instr, self._only_if(guard, b, extents))
+
+        if axes:
+            hints = [r.name for r in instr.results]
+            new = self.b.tabulate_many(own_extents, lambda b, *indices: copy(b, indices), self._names(own), hints).results
+            for old, value in zip(instr.results, new, strict=True):
+                self._set_view(old, View(value), own)
+        else:
+            for old, value in zip(instr.results, copy(self.b, ()), strict=True):
+                self.outer[old] = value
+                self.axes[old] = NO_AXES
+
+    def _store_if_expensive(self, value: Value) -> None:
+        if self.costs.get(value, 0) <= EXPENSIVE or (value in self.views and not self.views[value].prefix):
+            return
+        if value in self.views and all(self.costs.get(v, 0) == 0 for v in self.views[value].prefix):
+            return
+        own, own_extents = self._own(self.axes_of((value,)))
+        if own:
+            stored = self.b.tabulate(
+                own_extents,
+                lambda b, *indices: Piece(self, b, dict(zip(own, indices, strict=True))).need(value),
+                self._names(own),
+                value.name,
+            )
+            self._set_view(value, View(stored), own)
+        elif not self.checked and value not in self.views:
+            self.outer[value] = self.invariant(value, "a scalar")
+
+    def _guard(self, axes: Axes) -> Value | None:
+        """For a piece that leaves dimensions out, where a check may guard its loads: whether the comprehension has elements at all."""
+        missing = [self.extents[k] for k in range(len(self.params)) if k not in axes]
+        missing = [n for n in missing if not _is_positive(n)]
+        return self._any(missing) if self.checked and missing else None
+
+    def _only_if(self, guard: Value | None, b: Builder, extents: list[Value]) -> list[Value]:
+        """Extents of an inner comprehension, which has no elements unless the guard holds."""
+        if guard is None or not extents:
+            return extents
+        return [b.op("select", guard, extents[0], b.i64(0)), *extents[1:]]
+
+    def _any(self, extents: Sequence[Value]) -> Value:
+        """Whether none of the extents is zero."""
+        positive = [self.b.op("gt", n, self.b.i64(0)) for n in extents]
+        result = positive[0]
+        for p in positive[1:]:
+            result = self.b.op("and", result, p)
+        return result
+
+    def over(self, tensor: Value, axes: Axes) -> Value:
+        """A tensor of the region as a whole one, led by the dimensions of these axes."""
+        view = self.view(tensor)
+        own, own_extents = self._own(axes)
+        if list(view.prefix) == own and self._leads(view.base, own_extents):
+            return view.base
+        rest = [extent(self.b, view.base, len(view.prefix) + k) for k in range(tensor.type.rank)]
+
+        def body(b: Builder, *indices: Value) -> Value:
+            piece = Piece(self, b, dict(zip(own, indices, strict=False)))
+            return b.index(view.base, *piece.need(*view.prefix), *indices[len(own) :])
+
+        return self.b.tabulate([*own_extents, *rest], body, self._names(own), tensor.name)
+
+    def _leads(self, base: Value, extents: Sequence[Value]) -> bool:
+        """Whether these are the first extents of a tensor."""
+        for k, wanted in enumerate(extents):
+            found = known_extent(base, k)
+            if not (found is not None and _equal(found, wanted)) and not _is_dim(wanted, base, k):
+                return False
+        return True
+
+    def _inner_scatter(self, instr: Instr) -> None:
+        x = instr.operands[0]
+        scalars = self._scalars(instr)
+        axes = self.axes_of((*scalars, *self.view(x).prefix))
+        own, own_extents = self._own(axes)
+        inner = self._only_if(self._guard(axes), self.b, [self.invariant(v, "an extent") for v in instr.operands[1:]])
+
+        def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
+            piece = Piece(self, b, dict(zip(own, indices, strict=False)))
+            piece.need(*scalars)
+            return (*indices[: len(own)], *piece.inline(instr.regions[0], indices[len(own) :]))
+
+        names = self._names([*own, *instr.regions[0].entry.params])
+        op = instr.attrs["op"]
+        assert isinstance(op, str)
+        result = self.b.scatter(self.over(x, axes), [*own_extents, *inner], body, op, names, instr.result.name)
+        self._set_view(instr.result, View(result), own)
+
+    def _inner_update(self, instr: Instr) -> None:
+        """Every element is the new one at the indices and the old one elsewhere."""
+        x, *at, part = instr.operands
+        old, new = self.view(x), self.view(part) if part.type.rank else None
+        scalars = [*old.prefix, *at, *(new.prefix if new else (part,))]
+        axes = self.axes_of(scalars)
+        own, own_extents = self._own(axes)
+        rest = [extent(self.b, old.base, len(old.prefix) + k) for k in range(x.type.rank)]
+
+        def body(b: Builder, *indices: Value) -> Value:
+            piece = Piece(self, b, dict(zip(own, indices, strict=False)))
+            here = indices[len(own) :]
+            inside = b.const(True, BOOL)
+            for k, i in enumerate(piece.need(*at)):
+                hit = b.op("eq", here[k], i)
+                inside = b.op("and", inside, hit) if k else hit
+            was = b.index(old.base, *piece.need(*old.prefix), *here)
+            if new is None:
+                (now,) = piece.need(part)
+            else:
+                now = b.index(new.base, *piece.need(*new.prefix), *here[len(at) :])
+            return b.op("select", inside, now, was)
+
+        result = self.b.tabulate([*own_extents, *rest], body, self._names(own), instr.result.name)
+        self._set_view(instr.result, View(result), own)
+
+    def _inner_reshape(self, instr: Instr) -> None:
+        x, *extents = instr.operands
+        axes = self.axes_of(self.view(x).prefix)
+        own, own_extents = self._own(axes)
+        whole = self.over(x, axes)
+        result = self.b.reshape(whole, [*own_extents, *(self.invariant(n, "an extent") for n in extents)], instr.result.name)
+        self._set_view(instr.result, View(result), own)
+
+    def _check(self, instr: Instr) -> None:
+        """A check of every element, before all of them.
+
+        The least failing element (by its row-major position) is a `reduce`; the values of the message are computed
+        again at that element. That happens inside a `reduce` over one element if any failed and over none if not, so nothing is
+        loaded at an index that is not there. A condition that is the same for all elements needs no `reduce`.
+        """
+        cond, *values = instr.operands
+        loads = cond in self.views
+        self.checked = True
+        if not self.axes_of((cond,)) and not loads and not self._loads(cond):
+            holds = self.invariant(cond, "a condition")
+            some = [n for n in self.extents if not _is_positive(n)]
+            ok = self.b.op("or", holds, self.b.op("not", self._any(some))) if some else holds
+            first = None
+        else:
+
+            def position(b: Builder, *indices: Value) -> Value:
+                (c,) = Piece(self, b, dict(zip(self.params, indices, strict=True))).need(cond)
+                flat = indices[0]
+                for i, n in zip(indices[1:], self.extents[1:], strict=True):
+                    flat = b.op("add", b.op("mul", flat, n), i)
+                return b.op("select", c, b.i64(BIGGEST), flat)
+
+            first = self.b.reduce("min", self.extents, position, names=self._names(self.params), hint="first")
+            ok = self.b.op("eq", first, self.b.i64(BIGGEST))
+        failed = self.b.op("convert", self.b.op("not", ok), type=I64)
+        at_first = [self._at(first, failed, v, instr) for v in values]
+        attrs = instr.attrs
+        self.b.emit("check", (ok, *at_first), (), dict(attrs))
+
+    def _loads(self, value: Value) -> bool:
+        """Whether a scalar is computed from an element of a tensor."""
+        work, seen = [value], {value}
+        while work:
+            v = work.pop()
+            if v in self.views:
+                return True
+            if v in self.inside and v not in self.outer and isinstance(v.owner, Instr):
+                new = [o for o in v.owner.operands if o not in seen]
+                seen.update(new)
+                work += new
+        return False
+
+    def _at(self, first: Value | None, failed: Value, value: Value, instr: Instr) -> Value:
+        """A value of a failed check, at the first element that fails (at any where `first` is None)."""
+        if not self.axes_of((value,)) and not self._loads(value):
+            return self.invariant(value, "a value")
+        if value.type.elem not in (Elem.BOOL,) and not value.type.elem.is_num:
+            raise NotDistributable("a check shows a text of its element", instr.span)
+
+        def body(b: Builder, nought: Value) -> Value:
+            flat = nought if first is None else b.op("add", first, nought)
+            indices: list[Value] = []
+            for n in reversed(self.extents[1:]):
+                indices.insert(0, b.op("mod", flat, n))
+                flat = b.op("floordiv", flat, n)
+            (v,) = Piece(self, b, dict(zip(self.params, [flat, *indices], strict=True))).need(value)
+            return v
+
+        return self.b.reduce("any" if value.type == BOOL else "sum", [failed], body, names=["nought"])
+
+    # ------------------------------------------------------------ control flow
+
+    def _admit(self, block: Block) -> None:
+        """Whether a block behind the entry may stay in an opaque region; row views in it are remembered."""
+        for p in block.params:
+            if p.type.rank:
+                raise NotDistributable("a tensor depends on control flow", self.instr.span)
+        for instr in block.instrs:
+            match instr.op:
+                case "index" if instr.result.type.rank:
+                    self._set_view(instr.result, self.view(instr.operands[0]), instr.operands[1:])
+                case "dim":
+                    self._dim(instr)
+                case "index" | "check":
+                    pass
+                case "reduce" if is_straight(instr):
+                    pass
+                case _ if is_scalar(instr) or is_scalar_call(instr):
+                    pass
+                case _:
+                    raise NotDistributable(f"`{instr.op}` under control flow", instr.span)
+
+    def _yields(self) -> list[Terminator]:
+        return [b.terminator for b in self.region.blocks if b.terminator.op == "yield"]
+
+    def _tabulated(self, others: list[Block]) -> tuple[Value, ...]:
+        """The results: scalars together in one piece, tensors each as a whole."""
+        every = frozenset(range(len(self.params)))
+        ends = self._yields()
+        results: dict[int, Value] = {}
+        scalars: list[int] = []
+        for k, old in enumerate(self.instr.results):
+            value = ends[0].operands[k] if len(ends) == 1 else None
+            if old.type.rank == len(self.params):
+                if value is not None and value in self.views and self._is_whole(value):
+                    results[k] = self.views[value].base
+                else:
+                    scalars.append(k)
+                continue
+            if value is None or any(_home(v) in others for v in self.view(value).prefix):
+                raise NotDistributable("a tensor depends on control flow", self.instr.span)
+            results[k] = self.over(value, every)
+        if scalars:
+            types = [self.instr.results[k].type for k in scalars]
+            region = self._scalar_region(others, scalars)
+            piece = self.b.emit("tabulate", self.extents, types, {}, [region], [self.instr.results[k].name for k in scalars])
+            results.update(zip(scalars, piece.results, strict=True))
+        return tuple(results[k] for k in range(len(self.instr.results)))
+
+    def _is_whole(self, value: Value) -> bool:
+        view = self.views[value]
+        return view.prefix == self.params and self._leads(view.base, self.extents)
+
+    def _scalar_region(self, others: list[Block], wanted: list[int]) -> Region:
+        """A region of the same indices that yields the wanted scalars of the old one."""
+        entry = Block()
+        region = Region([entry])
+        values = {p: entry.add_param(p.type, p.name) for p in self.params}
+        piece = Piece(self, Builder(entry, self.module, self.instr.span), dict(values))
+        copies = {self.entry: entry}
+        for block in others:
+            copies[block] = region.add(Block(block.name))
+            for p in block.params:
+                piece.values[p] = copies[block].add_param(p.type, p.name)
+        piece.need(*self._needed_from_entry(others))
+        piece.end(self.entry.terminator, copies, wanted)
+        for block in others:
+            at = Piece(self, Builder(copies[block], self.module, self.instr.span), piece.values)
+            for instr in block.instrs:
+                if instr.results and (instr.results[0].type.rank or instr.results[0] in self.outer):
+                    continue  # a view or an extent
+                at.copy(instr)
+            at.end(block.terminator, copies, wanted)
+        expand_reductions(region, self.module)
+        return region
+
+    def _needed_from_entry(self, others: list[Block]) -> list[Value]:
+        """Scalars of the entry block that the blocks behind it read."""
+        found: dict[Value, None] = {}
+        for block in others:
+            for instr in block.instrs:
+                read = [*instr.operands, *(v for r in instr.regions for v in free_values(r))]
+                for v in read:
+                    found.update(dict.fromkeys(self.views[v].prefix if v in self.views and v.type.rank else (v,)))
+            found.update(dict.fromkeys(v for v in block.terminator.operands if v.type.rank == 0))
+        mine = set(self.params) | {r for i in self.entry.instrs for r in i.results}
+        return [v for v in found if v in mine and v.type.rank == 0]
+
+    def _consumed(self, others: list[Block]) -> tuple[Value, ...]:
+        """A reduce or scatter keeps only a straight-line region."""
+        assert not others, "opaque regions of reductions are tabulated first"
+        region = self._scalar_region([], list(range(len(self.entry.terminator.operands))))
+        kept = self.instr.operands[: len(self.instr.operands) - len(self.params)]
+        types = [r.type for r in self.instr.results]
+        names = [r.name for r in self.instr.results]
+        return self.b.emit(self.instr.op, (*kept, *self.extents), types, dict(self.instr.attrs), [region], names).results
+
+
+class Piece:
+    """Code of the old region that is copied to a new place. `values` maps what has been copied."""
+
+    def __init__(self, of: Distribution, b: Builder, values: dict[Value, Value]) -> None:
+        self.of = of
+        self.b = b
+        self.values = values
+
+    def need(self, *wanted: Value) -> tuple[Value, ...]:
+        """Scalars of the region as values here, what they are computed from being copied first, in its old order."""
+        of = self.of
+        work = [v for v in wanted if self._unknown(v)]
+        needed: set[Instr] = set()
+        while work:
+            v = work.pop()
+            owner = v.owner
+            assert isinstance(owner, Instr), f"{v} is no value of the comprehension's entry"
+            if owner in needed:
+                continue
+            needed.add(owner)
+            reads = of.views[v].prefix if v in of.views else owner.operands
+            work += [o for o in reads if self._unknown(o)]
+        if needed:
+            for instr in of.entry.instrs:
+                if instr in needed:
+                    self.copy(instr)
+        return tuple(self._known(v) for v in wanted)
+
+    def _unknown(self, v: Value) -> bool:
+        return v in self.of.inside and v not in self.values and v not in self.of.outer
+
+    def _known(self, v: Value) -> Value:
+        return self.values.get(v) or self.of.outer.get(v, v)
+
+    def copy(self, instr: Instr) -> None:
+        """One instruction whose scalar operands are known here. A load goes to the tensor that its view is of."""
+        of = self.of
+        self.b.span = instr.span
+        if instr.results and all(r in of.views for r in instr.results):
+            for r in instr.results:  # stored values: each a load
+                view = of.views[r]
+                self.values[r] = self.b.index(view.base, *map(self._known, view.prefix), hint=r.name)
+            return
+        if instr.op == "index":
+            self._load(instr)
+            return
+        if instr.op == "reduce":
+            new = self.reduce(instr, [self._known(v) for v in instr.operands])
+            self.values.update(zip(instr.results, new, strict=True))
+            return
+        operands = tuple(map(self._known, instr.operands))
+        types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
+        copy = self.b.insert(Instr(instr.op, operands, types, dict(instr.attrs), (), instr.span, names))
+        self.values.update(zip(instr.results, copy.results, strict=True))
+
+    def _load(self, instr: Instr) -> None:
+        view = self.of.view(instr.operands[0])
+        indices = (*map(self._known, view.prefix), *map(self._known, instr.operands[1:]))
+        self.values[instr.result] = self.b.index(view.base, *indices, hint=instr.result.name)
+
+    def reduce(self, instr: Instr, extents: Sequence[Value]) -> tuple[Value, ...]:
+        """A flat reduction that stood in the region."""
+        inner = instr.regions[0]
+
+        def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
+            return Piece(self.of, b, dict(self.values)).inline(inner, indices)
+
+        op, order = instr.attrs["op"], instr.attrs["order"]
+        assert isinstance(op, str) and isinstance(order, str)
+        names = [p.name for p in inner.entry.params]
+        return self.b.reduce_many(op, extents, body, order, names, [r.name for r in instr.results]).results
+
+    def inline(self, region: Region, indices: Sequence[Value]) -> tuple[Value, ...]:
+        """The body of a flat region at given indices, here; gives what it yields.
+
+        Blocks of an opaque region come along, and the builder ends in a last block that takes what they yield.
+        """
+        self.values.update(zip(region.entry.params, indices, strict=True))
+        blocks = reverse_postorder(region)
+        if len(blocks) == 1:
+            for instr in blocks[0].instrs:
+                self.copy(instr)
+            return tuple(map(self._known, blocks[0].terminator.operands))
+        here = self.b.block.region
+        assert here is not None
+        copies = {blocks[0]: self.b.block}
+        for block in blocks[1:]:
+            copies[block] = here.add(Block(block.name))
+            for p in block.params:
+                self.values[p] = copies[block].add_param(p.type, p.name)
+        types = next(b.terminator for b in blocks if b.terminator.op == "yield").operands
+        last = here.add(Block("last"))
+        results = tuple(last.add_param(v.type) for v in types)
+        for block in blocks:
+            self.b.move_to(copies[block])
+            for instr in block.instrs:
+                self.copy(instr)
+            t = block.terminator
+            if t.op == "yield":
+                self.b.jump(last, *map(self._known, t.operands))
+            else:
+                self._edges(t, copies)
+        self.b.move_to(last)
+        return results
+
+    def end(self, t: Terminator, copies: dict[Block, Block], wanted: list[int]) -> None:
+        """The terminator of a block; a `yield` gives the wanted values only."""
+        if t.op == "yield":
+            self.b.end(yield_(self.need(*(t.operands[k] for k in wanted)), t.span))
+        else:
+            self.need(*(v for v in t.operands if v.owner is not None and self._in_entry(v)))
+            self._edges(t, copies)
+
+    def _in_entry(self, v: Value) -> bool:
+        return isinstance(v.owner, Instr) and v.owner.block is self.of.entry
+
+    def _edges(self, t: Terminator, copies: dict[Block, Block]) -> None:
+        edges = tuple((copies[block], tuple(map(self._known, args))) for block, args in t.edges)
+        self.b.end(Terminator(t.op, tuple(map(self._known, t.own)), edges, t.span))
+
+
+def is_straight(instr: Instr) -> bool:
+    """A reduction whose region is one block of scalar ops and full loads."""
+    blocks = instr.regions[0].blocks
+    return len(blocks) == 1 and all(is_scalar(i) or (i.op == "index" and i.result.type.rank == 0) for i in blocks[0].instrs)
+
+
+def _home(value: Value) -> Block | None:
+    return value.owner.block if isinstance(value.owner, Instr) else value.owner
+
+
+def _cost(instr: Instr) -> int:
+    row = SCALAR_OPS.get(instr.op)
+    return ELEMENTARY_COST if row is not None and row.elementary else _COSTS.get(instr.op, 1)
+
+
+def _constant(value: Value) -> object:
+    return value.owner.attrs["value"] if isinstance(value.owner, Instr) and value.owner.op == "const" else None
+
+
+def _is_positive(extent: Value) -> bool:
+    number = _constant(extent)
+    return isinstance(number, int) and number > 0
+
+
+def _equal(a: Value, b: Value) -> bool:
+    return a is b or (_constant(a) is not None and _constant(a) == _constant(b))
+
+
+def _is_dim(value: Value, tensor: Value, axis: int) -> bool:
+    owner = value.owner
+    return isinstance(owner, Instr) and owner.op == "dim" and owner.operands[0] is tensor and owner.attrs["axis"] == axis

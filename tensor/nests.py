@@ -1,0 +1,476 @@
+"""Loop nests: the ways in which a node becomes loops. `tensor/schedule.py` chooses among them.
+
+    elementwise   for i.. { vector j { y[i, j] = .. } }
+    rows          for i.. { acc[W] over lanes of the last reduced axis; a tree; y[i] = .. }           the data lies along the reduction
+    tile          for j0 { for i0 { acc[R, W]; for k { vector l { unroll r { acc[r, l] += .. } } } } }   it lies along an output axis
+    lanes         the same with sixteen accumulators a column, for sums of order `lanes`
+    search        argmax and argmin, one element after the other
+    scatter       the base is copied, then elements are added one after the other
+
+`acc` is meant for registers. A tile reads each operand once for R rows or W columns; its k loop is one chain an element,
+so its order is that of `chain` whatever R and W are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tlc.frontend.ops import DTYPES
+from tlc.frontend.types import Elem
+from tlc.ssa.reductions import LANES
+from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
+from tlc.tensor.graph.ir import Expr, Node, Reduction, axes_of
+from tlc.tensor.kernel.ir import Buffer, Const, Declare, If, Kind, Let, Load, Space, Store, Var, const, op
+from tlc.tensor.kernel.ir import Expr as KExpr
+
+Fill = Callable[[Scope], None]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows of axis `u` (None: one row) by lanes of axis `v` (None: scalars)."""
+
+    u: int | None
+    rows: int
+    v: int | None
+    width: int
+
+
+@dataclass(eq=False)
+class Nest:
+    """What every nest needs: the node, the emitter and the output buffers."""
+
+    node: Node
+    emitter: Emitter
+    outputs: tuple[Buffer, ...]
+    top: Scope = field(default_factory=Scope)
+
+    # ------------------------------------------------------------ pieces
+
+    def serial(self, scope: Scope, axes: Sequence[int], fill: Fill) -> None:
+        """Serial loops over whole axes."""
+        if not axes:
+            fill(scope)
+            return
+        k, *rest = axes
+
+        def body(inner: Scope, var: Var) -> None:
+            inner.axes[k] = var
+            self.serial(inner, rest, fill)
+
+        self.emitter.loop(scope, "i", const(0), self.emitter.emit(self.node.domain[k], scope), body)
+
+    def chunks(self, scope: Scope, k: int, width: int, fill: Callable[[Scope, KExpr, KExpr, int], None]) -> None:
+        """Cut axis k into pieces of `width`; `fill` gets the first index, how many there are and a width for vectors."""
+        self.pieces(scope, "j", self.emitter.emit(self.node.domain[k], scope), width, fill)
+
+    def pieces(self, scope: Scope, base: str, extent: KExpr, width: int, fill: Callable[[Scope, KExpr, KExpr, int], None]) -> None:
+        """Cut an extent into pieces. Of a known one, full pieces and then the rest; otherwise each piece has its own length."""
+        if not isinstance(extent, Const):
+
+            def some(s: Scope, j: Var) -> None:
+                fill(s, j, self.bound(s, op("min", op("sub", extent, j), const(width))), width)
+
+            self.emitter.loop(scope, base, const(0), extent, some, step=width)
+            return
+        full = int(extent.value) // width * width
+        rest = int(extent.value) - full
+        if full == width:
+            fill(scope, const(0), const(width), width)
+        else:
+            self.emitter.loop(scope, base, const(0), const(full), lambda s, j: fill(s, j, const(width), width), step=width)
+        if rest:
+            fill(scope, const(full), const(rest), _power(rest))
+
+    def vector(self, scope: Scope, count: KExpr, width: int, fill: Callable[[Scope, Var], None]) -> None:
+        self.emitter.loop(scope, "l", const(0), count, fill, kind=Kind.VECTOR, width=width)
+
+    def unroll(self, scope: Scope, count: int, fill: Callable[[Scope, Var], None]) -> None:
+        self.emitter.loop(scope, "r", const(0), const(count), fill, kind=Kind.UNROLL)
+
+    def store(self, scope: Scope, at: Sequence[KExpr] | None = None) -> None:
+        """The outputs at the current axes. All are computed before one is stored, since an output may overwrite an input."""
+        values = [self.emitter.emit(e, scope) for e in self.node.outputs]
+        if len(values) > 1:
+            for k, value in enumerate(values):
+                if not isinstance(value, Var | Const):
+                    values[k] = self.bound(scope, value)
+        indices = tuple(at if at is not None else (scope.lookup(k) for k in range(self.node.rank)))
+        for b, value in zip(self.outputs, values, strict=True):
+            scope.body.append(Store(b, indices, value))
+
+    def local(self, scope: Scope, elem: Elem, *shape: int) -> Buffer:
+        b = Buffer(self.emitter.fresh("acc"), elem, tuple(const(n) for n in shape), Space.LOCAL)
+        scope.body.append(Declare(b))
+        return b
+
+    @property
+    def reduction(self) -> Reduction:
+        assert self.node.reduction is not None
+        return self.node.reduction
+
+    @property
+    def reduced(self) -> range:
+        return range(self.node.rank, len(self.node.domain))
+
+    def accumulate(self, scope: Scope, b: Buffer, at: Sequence[KExpr]) -> None:
+        """One step of the reduction into an accumulator."""
+        terms = [self.emitter.emit(e, scope) for e in self.reduction.terms]
+        scope.body.append(Store(b, tuple(at), combine(self.reduction.op, Load(b, tuple(at)), terms)))
+
+    # ------------------------------------------------------------ nests
+
+    def elementwise(self, width: int) -> None:
+        """Serial loops over all axes but the last, which is cut into vectors (width 1: serial too)."""
+        *outer, last = range(self.node.rank) if self.node.rank else (None,)
+        if last is None:
+            self.store(self.top)
+            return
+
+        def inner(scope: Scope) -> None:
+            if width == 1:
+                self.serial(scope, [last], self.store)
+                return
+
+            def piece(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+                def body(v: Scope, l: Var) -> None:
+                    v.axes[last] = plus(first, l)
+                    self.store(v)
+
+                self.vector(s, count, lanes, body)
+
+            self.chunks(scope, last, width, piece)
+
+        self.guard_axes(self.top, lambda g: self.serial(g, outer, inner))
+
+    def guard_axes(self, scope: Scope, fill: Fill) -> None:
+        self.emitter.guarded(scope, self.node.extents, fill)
+
+    def rows(self, width: int) -> None:
+        """The last reduced axis in lanes; each output element has its own accumulators and tree."""
+        r = self.reduction
+        ordered = r.order == "lanes" and r.op in ("sum", "prod") and r.terms[0].elem.is_real
+        live = width
+        linear = ordered and len(r.extents) > 1
+        total = r.extents[-1].value
+        if total is not None and len(r.extents) == 1:
+            live = max(1, min(width, total))
+
+        def one(scope: Scope) -> None:
+            acc = self.local(scope, r.terms[0].elem, width)
+            self.vector(scope, const(width), width, lambda s, l: s.body.append(Store(acc, (l,), unit(r.op, acc.elem))))
+
+            def piece(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+                def body(v: Scope, l: Var) -> None:
+                    if linear:
+                        self.bind_position(v, plus(first, l))
+                    else:
+                        v.axes[self.reduced[-1]] = plus(first, l)
+                    self.accumulate(v, acc, (l,))
+
+                self.vector(s, count, lanes, body)
+
+            if linear:
+                self.emitter.guarded(scope, r.extents, lambda g: self.pieces(g, "p", self.positions(g), width, piece))
+            else:
+                outer = list(self.reduced)[:-1]
+                loops: Fill = lambda s: self.serial(s, outer, lambda inner: self.chunks(inner, self.reduced[-1], width, piece))  # noqa: E731
+                self.emitter.guarded(scope, r.extents, loops)
+            self.tree(scope, acc, (), live)
+            scope.accs = (Load(acc, (const(0),)),)
+            self.store(scope)
+
+        self.guard_axes(self.top, lambda g: self.each(g, list(range(self.node.rank)), one))
+
+    def each(self, scope: Scope, axes: Sequence[int], fill: Fill) -> None:
+        """Serial loops, around a scope of its own where there are none."""
+        if axes:
+            self.serial(scope, axes, fill)
+        else:
+            inner = Scope(scope)
+            fill(inner)
+            scope.body.extend(inner.body)
+
+    def positions(self, scope: Scope) -> KExpr:
+        """How many row-major positions the reduced axes have."""
+        total: KExpr = const(1)
+        for e in self.reduction.extents:
+            total = times(total, self.emitter.emit(e, scope))
+        return total if isinstance(total, Const | Var) else self.bound(scope, total)
+
+    def bind_position(self, scope: Scope, position: KExpr) -> None:
+        """The reduced axes at a row-major position."""
+        for k in reversed(self.reduced):
+            n = self.emitter.emit(self.node.domain[k], scope)
+            if k == self.reduced[0]:
+                scope.axes[k] = position
+                return
+            scope.axes[k] = self.bound(scope, op("mod", position, n))
+            position = self.bound(scope, op("floordiv", position, n))
+
+    def bound(self, scope: Scope, value: KExpr) -> Var:
+        """A value under a name."""
+        var = Var(self.emitter.fresh("q"), value.elem)
+        scope.body.append(Let(var, value))
+        return var
+
+    def tree(self, scope: Scope, acc: Buffer, rest: tuple[KExpr, ...], live: int) -> None:
+        """acc[l] += acc[l + half] for half = 8, 4, 2, 1, where the upper half was used at all."""
+        half = int(_extent(acc, 0)) // 2
+        while half:
+            if live > half:
+                count = live - half
+
+                def body(s: Scope, l: Var, half: int = half) -> None:
+                    pair = [Load(acc, (plus(l, const(at)), *rest)) for at in (0, half)]
+                    s.body.append(Store(acc, (l, *rest), combine(self.reduction.op, pair[0], [pair[1]])))
+
+                if rest:
+                    self.unroll(scope, count, body)
+                else:
+                    self.vector(scope, const(count), _power(count), body)
+            live = min(live, half)
+            half //= 2
+
+    def tile(self, t: Tile) -> None:
+        """A register tile of accumulators; see the module's text."""
+        around = [k for k in range(self.node.rank) if k not in (t.u, t.v)]
+
+        def panels(scope: Scope) -> None:
+            if t.v is None:
+                self.row_tiles(scope, t, None, const(1), 1)
+            else:
+                self.chunks(scope, t.v, t.width, lambda s, first, count, lanes: self.row_tiles(s, t, first, count, lanes))
+
+        self.guard_axes(self.top, lambda g: self.each(g, around, panels))
+
+    def row_tiles(self, scope: Scope, t: Tile, first: KExpr | None, count: KExpr, lanes: int) -> None:
+        if t.u is None:
+            self.one_tile(scope, t, 1, None, first, count, lanes)
+            return
+        for start, stop, rows in self.row_segments(scope, t.u, t.rows):
+
+            def body(s: Scope, i: Var, rows: int = rows) -> None:
+                self.one_tile(s, t, rows, i, first, count, lanes)
+
+            self.emitter.loop(scope, "i", start, stop, body, step=rows)
+
+    def row_segments(self, scope: Scope, u: int, rows: int) -> list[tuple[KExpr, KExpr, int]]:
+        """Cut an axis into tiles of nearly equal size: (start, stop, rows of a tile). A tile of one row would waste the machine, so
+        m = a R + b (R - 1) where m is large enough, and only what is smaller is cut into single rows.
+        """
+        extent = self.emitter.emit(self.node.domain[u], scope)
+        if isinstance(extent, Const):
+            m = int(extent.value)
+            tiles = -(-m // rows)
+            if not tiles:
+                return []
+            size, more = divmod(m, tiles)
+            return [
+                (const(0), const(more * (size + 1)), size + 1),
+                (const(more * (size + 1)), const(m), size),
+            ]
+        short = self.bound(scope, op("mod", minus(const(0), extent), const(rows)))  # b: tiles of R - 1 rows
+        fits = op("ge", extent, op("mul", short, const(rows - 1)))
+        many = op("sub", extent, op("mul", short, const(rows - 1)))
+        first = self.bound(scope, op("select", fits, many, rounded_down(extent, rows)))
+        second = self.bound(scope, op("select", fits, extent, first))
+        return [(const(0), first, rows), (first, second, rows - 1), (second, extent, 1)]
+
+    def one_tile(self, scope: Scope, t: Tile, rows: int, i: Var | None, first: KExpr | None, count: KExpr, lanes: int) -> None:
+        r = self.reduction
+        inner = Scope(scope)
+        acc = self.local(inner, r.terms[0].elem, rows, lanes)
+
+        def cells(s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None]) -> None:
+            """Every accumulator, with its axes bound."""
+
+            def row(v: Scope, l: KExpr) -> None:
+                def one(x: Scope, k: Var) -> None:
+                    if t.u is not None and i is not None:
+                        x.axes[t.u] = plus(i, k)
+                    fill(x, (k, l))
+
+                self.unroll(v, rows, one)
+
+            if t.v is None:
+                row(s, const(0))
+                return
+
+            def lane(v: Scope, l: Var) -> None:
+                if t.v is not None and first is not None:
+                    v.axes[t.v] = plus(first, l)
+                row(v, l)
+
+            self.vector(s, const(lanes) if full else count, lanes, lane)
+
+        cells(inner, True, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))))
+        step: Fill = lambda s: cells(s, False, lambda x, at: self.accumulate(x, acc, at))  # noqa: E731
+        self.emitter.guarded(inner, r.extents, lambda g: self.serial(g, list(self.reduced), step))
+
+        def finish(s: Scope, at: tuple[KExpr, ...]) -> None:
+            s.accs = (Load(acc, at),)
+            self.store(s)
+
+        cells(inner, False, finish)
+        scope.body.extend(inner.body)
+
+    def lanes(self, v: int, width: int) -> None:
+        """Sums of order `lanes` down columns: sixteen accumulators for each of `width` columns of axis v."""
+        r = self.reduction
+        around = [k for k in range(self.node.rank) if k != v]
+
+        def column(scope: Scope, first: KExpr, count: KExpr, width: int) -> None:
+            inner = Scope(scope)
+            acc = self.local(inner, r.terms[0].elem, LANES, width)
+
+            def columns(s: Scope, fill: Callable[[Scope, Var], None]) -> None:
+                def lane(x: Scope, l: Var) -> None:
+                    x.axes[v] = plus(first, l)
+                    fill(x, l)
+
+                self.vector(s, count, width, lane)
+
+            def clear(s: Scope, l: Var) -> None:
+                self.unroll(s, LANES, lambda x, k: x.body.append(Store(acc, (k, l), unit(r.op, acc.elem))))
+
+            columns(inner, clear)
+
+            def step(s: Scope, position: KExpr, k: KExpr) -> None:
+                self.bind_position(s, position)
+                columns(s, lambda x, l: self.accumulate(x, acc, (k, l)))
+
+            def sixteen(s: Scope, p: KExpr) -> None:
+                self.unroll(s, LANES, lambda x, k: step(x, plus(p, k), k))
+
+            def rest(s: Scope, p: KExpr, n: KExpr) -> None:
+                """Fewer than sixteen, each under a condition if their number is not known."""
+                if isinstance(n, Const):
+                    self.unroll(s, int(n.value), lambda x, k: step(x, plus(p, k), k))
+                    return
+
+                def some(x: Scope, k: Var) -> None:
+                    one = Scope(x, optional=True)
+                    step(one, plus(p, k), k)
+                    x.body.append(If(op("gt", n, k), tuple(one.body)))
+
+                self.unroll(s, LANES - 1, some)
+
+            def all_positions(g: Scope) -> None:
+                total = self.positions(g)
+                full = rounded_down(total, LANES)
+                if not isinstance(full, Const):
+                    full = self.bound(g, full)
+                self.emitter.loop(g, "p", const(0), full, sixteen, step=LANES)
+                rest(g, full, minus(total, full))
+
+            self.emitter.guarded(inner, r.extents, all_positions)
+
+            def finish(s: Scope, l: Var) -> None:
+                self.tree(s, acc, (l,), LANES)
+                s.accs = (Load(acc, (const(0), l)),)
+                self.store(s)
+
+            columns(inner, finish)
+            scope.body.extend(inner.body)
+
+        def panels(scope: Scope) -> None:
+            self.chunks(scope, v, width, column)
+
+        self.guard_axes(self.top, lambda g: self.each(g, around, panels))
+
+    def search(self) -> None:
+        """argmax and argmin: the first of the best; NaN is better than anything."""
+        r = self.reduction
+        (term,) = r.terms
+
+        def one(scope: Scope) -> None:
+            best = self.local(scope, term.elem, 1)
+            where = self.local(scope, Elem.I64, len(r.extents))
+            zero = (const(0),)
+            scope.body.append(Store(best, zero, unit("max" if r.op == "argmax" else "min", term.elem)))
+            for k in range(len(r.extents)):
+                scope.body.append(Store(where, (const(k),), const(0)))
+
+            def step(s: Scope) -> None:
+                x, old = self.bound(s, self.emitter.emit(term, s)), Load(best, zero)
+                better: KExpr = op("gt" if r.op == "argmax" else "lt", x, old)
+                if term.elem.is_real:
+                    better = op("or", better, op("and", op("isnan", x), op("not", op("isnan", old))))
+                better = self.bound(s, better)
+                s.body.append(Store(best, zero, op("select", better, x, old)))
+                for k, number in enumerate(self.reduced):
+                    at = (const(k),)
+                    s.body.append(Store(where, at, op("select", better, s.lookup(number), Load(where, at))))
+
+            self.emitter.guarded(scope, r.extents, lambda g: self.serial(g, list(self.reduced), step))
+            scope.accs = tuple(Load(where, (const(k),)) for k in range(len(r.extents)))
+            self.store(scope)
+
+        self.guard_axes(self.top, lambda g: self.each(g, list(range(self.node.rank)), one))
+
+    def scatter(self, base: Node, width: int) -> None:
+        """Copy the base (by the loops of an element-wise node), then add one element after the other."""
+        copy = Nest(base, self.emitter, self.outputs, self.top)
+        copy.elementwise(width)
+        node, (output,) = self.node, self.outputs
+        assert node.scatter is not None
+        targets = node.scatter.targets
+
+        def one(scope: Scope) -> None:
+            at = tuple(self.bound(scope, self.emitter.emit(e, scope)) for e in targets)
+            (value,) = (self.emitter.emit(e, scope) for e in node.outputs)
+            scope.body.append(Store(output, at, op("add", Load(output, at), value)))
+
+        self.guard_axes(self.top, lambda g: self.serial(g, list(range(node.rank)), one))
+
+
+# ---------------------------------------------------------------- reducers
+
+
+def unit(reducer: str, elem: Elem) -> Const:
+    """Where an accumulation starts."""
+    match reducer:
+        case "any" | "all":
+            return Const(reducer == "all", Elem.BOOL)
+        case "sum" | "prod":
+            value = int(reducer == "prod")
+            return Const(float(value) if elem.is_real else value, elem)
+        case _:
+            return Const(_worst(reducer, elem), elem)
+
+
+def _worst(reducer: str, elem: Elem) -> float | int:
+    import numpy as np
+
+    if elem.is_real:
+        return float("-inf") if reducer == "max" else float("inf")
+    info = np.iinfo(DTYPES[elem])
+    return int(info.min if reducer == "max" else info.max)
+
+
+_STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+
+
+def combine(reducer: str, acc: KExpr, terms: Sequence[KExpr]) -> KExpr:
+    """The accumulator after one more term, or after the product of two terms, fused."""
+    if len(terms) == 2:
+        return op("fma", terms[0], terms[1], acc)
+    return op(_STEP[reducer], acc, terms[0])
+
+
+def dependent(extents: Sequence[Expr]) -> frozenset[int]:
+    """The axes on which extents depend."""
+    return axes_of(extents)
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << (n - 1).bit_length()
+
+
+def _extent(b: Buffer, k: int) -> int:
+    e = b.shape[k]
+    assert isinstance(e, Const)
+    return int(e.value)
