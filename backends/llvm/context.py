@@ -1,0 +1,63 @@
+"""The context: what a running program and the world outside share, one row a field.
+
+Native code gets a pointer to it as the first parameter of every function. The run time makes it from the same rows
+(`backends/runtime/native.py`), so both sides agree on where a field lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+VALUES = 16  # operands of a failed check that are kept
+CLASSES = 1024  # lists of free buffers
+
+
+class Reason(IntEnum):
+    """Why a run ended early."""
+
+    NONE = 0
+    CHECK = 1  # the check `site` failed, with `values`
+    STOPPED = 2  # somebody set `stop`
+    SERVICE = 3  # a service failed; it keeps the cause itself
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    bits: int  # of one element
+    count: int = 1
+
+
+# What the services are, in order of the table. A service takes a pointer to 64-bit slots (its arguments, then room for results)
+# and gives 0, or 1 if the run must end.
+SERVICES = ("print", "format", "extern", "progress_begin", "progress_tick", "progress_end")
+
+FIELDS = (
+    Field("stop", 32),            # set from outside; host loops look at it
+    Field("reason", 32),
+    Field("site", 64),
+    Field("values", 64, VALUES),
+    Field("stack_bytes", 64),     # of the thread that runs the program, less a margin; set from outside
+    Field("stack_limit", 64),     # the lowest address that a frame may have
+    Field("services", 64, len(SERVICES)),
+    Field("ticked", 64),          # when progress was last shown, in nanoseconds
+    Field("used", 64),            # bytes in buffers that are alive
+    Field("cached", 64),          # bytes in buffers that wait to be used again
+    Field("mallocs", 64),         # how often memory was asked of the C library
+    Field("tape", 64),            # where the tape goes on, where its chunk begins, and where it ends
+    Field("tape_begin", 64),
+    Field("tape_end", 64),
+    Field("classes", 64, CLASSES),
+)  # fmt: skip
+
+
+def offset(name: str) -> int:
+    """Bytes from the start of the context to a field."""
+    at = 0
+    for f in FIELDS:
+        at = -(-at // (f.bits // 8)) * (f.bits // 8)
+        if f.name == name:
+            return at
+        at += f.bits // 8 * f.count
+    raise KeyError(name)

@@ -1,0 +1,108 @@
+"""From LLVM IR text to machine code in this process.
+
+Two ways through LLVM. Kernels come with their vectors, addresses and hoisting already as they should be, so they only
+get `sroa` (which turns local buffers into registers) and go straight to code generation: that halves a cold start and
+costs no speed. Host functions are ordinary scalar code and get LLVM's light standard pipeline.
+
+Objects are kept by content, so a text that was compiled before costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+
+class Level(Enum):
+    """How a text is optimized before code generation."""
+
+    KERNEL = "kernel"  # `sroa` only
+    HOST = "host"  # the standard pipeline at O2, without its own vectorizing
+
+
+@cache
+def target() -> Any:
+    """The target machine of this process: its CPU with all features, position-independent code."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, reloc="pic", codemodel="small"
+    )
+
+
+_objects: dict[bytes, bytes] = {}
+
+
+def compile_object(text: str, level: Level) -> bytes:
+    """Machine code of a module's text, as an object file."""
+    key = hashlib.sha256(f"{level.value}\n{text}".encode()).digest()
+    if key not in _objects:
+        module = _optimized(text, level)
+        _objects[key] = target().emit_object(module)
+        module.close()
+    return _objects[key]
+
+
+def assembly(text: str, level: Level) -> str:
+    """The same as text, for people and tests."""
+    return str(target().emit_assembly(_optimized(text, level)))
+
+
+def optimized_text(text: str, level: Level) -> str:
+    """The IR that code generation sees."""
+    return str(_optimized(text, level))
+
+
+def _optimized(text: str, level: Level) -> Any:
+    machine = target()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    if level is Level.HOST:
+        passes = builder.getModulePassManager()
+        passes.run(module, builder)
+    else:
+        passes = llvm.create_new_function_pass_manager()
+        passes.add_sroa_pass()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+    return module
+
+
+@dataclass
+class Loaded:
+    """Objects linked into this process. Addresses stay good while this lives."""
+
+    engine: Any = field(repr=False)
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        at = int(self.engine.get_function_address(name))
+        assert at, f"no function `{name}` was compiled"
+        return at
+
+
+def load(objects: list[bytes]) -> Loaded:
+    """Link objects with each other and with the C library of this process."""
+    target()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine_of_engine())
+    for data in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return Loaded(engine)
+
+
+def _machine_of_engine() -> Any:
+    """An engine owns its target machine, so each gets one of its own."""
+    return llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="small")

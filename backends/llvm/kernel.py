@@ -1,0 +1,668 @@
+"""Prints a kernel as LLVM IR.
+
+What the schedule says is what is printed; LLVM only allocates registers and selects instructions.
+
+- A `vector` loop disappears: its body becomes code on vectors of its width. An index is kept as a linear form of scalars
+  and of the lane, so an address that moves by one element a lane is a contiguous load or store, one that does not move is a scalar load
+  (spread where a vector is wanted) and any other a gather or scatter. A loop that cannot be vector code (a call that varies with
+  the lane, a store that does not) is printed as a scalar loop: the meaning is the same.
+- Where the extent is only known at run time, the code around is printed twice: full vectors without masks, and the
+  tail with masks. The choice is made as soon as both ends are known, outside of the loops within.
+- Local buffers are stack slots with constant addresses, which `sroa` turns into (vector) registers and phis. One that is
+  declared inside a vector loop has a copy for each lane.
+- An address is invariant part first, constant part last, so what does not change in a loop is computed before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+
+from tlc.backends.llvm import scalar
+from tlc.backends.llvm.abi import function_symbol, kernel_symbol
+from tlc.backends.llvm.code import Code
+from tlc.backends.llvm.scalar import literal, register, storage
+from tlc.backends.llvm.values import Linear, Value, Word, wrapped
+from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.types import Elem
+from tlc.tensor.kernel.calls import expressions
+from tlc.tensor.kernel.ir import (
+    Apply,
+    Buffer,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Kind,
+    Let,
+    Load,
+    Op,
+    Space,
+    Stmt,
+    Store,
+    Var,
+    const,
+    statements,
+)
+from tlc.tensor.kernel.verify import subexpressions
+
+VERSIONS = 2  # at most this many tails are decided for all the code around them (the code doubles with each)
+
+
+class NotVectorError(Exception):
+    """A vector loop has to be printed as a scalar one."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """The vector loop being printed: its lanes, and which of them are active (None: all)."""
+
+    loop: For
+    lanes: int
+    mask: str | None = None
+    tail_only: bool = True  # the mask comes from the end of the loop alone
+
+
+@dataclass(frozen=True)
+class Address:
+    """`kind`: `uniform` (one element), `contiguous` (one a lane, side by side) or `scattered` (a vector of pointers)."""
+
+    kind: str
+    pointer: str
+    flat: Linear
+
+
+class Active(Enum):
+    """How many lanes of a vector loop run."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+
+
+Tail = tuple[Expr, Expr, int]  # start, stop and width of a vector loop
+Ends = tuple[Expr, Expr]
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The definition of one kernel. Functions that it applies must be declared or defined in the same module."""
+    return _Printer(kernel).run()
+
+
+def _ready(e: Expr, env: dict[str, Value]) -> bool:
+    """All variables of an expression are known, and it reads no memory."""
+    return all(not isinstance(x, Load | Apply) and (not isinstance(x, Var) or x.name in env) for x in subexpressions(e))
+
+
+def _readers(body: tuple[Stmt, ...], loop: For | None, found: dict[str, set[Ends | None]]) -> dict[str, set[Ends | None]]:
+    """For each local buffer the ends of the vector loops in which each lane reads its own cells only; None for any other reading."""
+    for s in body:
+        for root in expressions(s):
+            for e in subexpressions(root):
+                if isinstance(e, Load) and e.buffer.space is Space.LOCAL:
+                    own = loop is not None and e.indices[-1:] == (loop.var,) and not any(_mentions(i, loop.var) for i in e.indices[:-1])
+                    found.setdefault(e.buffer.name, set()).add((loop.start, loop.stop) if own and loop else None)
+        match s:
+            case For():
+                _readers(s.body, s if s.kind is Kind.VECTOR else loop, found)
+            case If():
+                _readers(s.then, loop, found)
+                _readers(s.other, loop, found)
+            case _:
+                pass
+    return found
+
+
+def _mentions(e: Expr, var: Var) -> bool:
+    return any(x == var for x in subexpressions(e))
+
+
+@dataclass
+class _Memory:
+    """Where a buffer lies; `lanes` > 1: a local one with a copy for each lane; `fixed`: nobody writes to it;
+    `older`: the variables that were there when a local one was declared.
+    """
+
+    pointer: str
+    lanes: int = 1
+    fixed: bool = False
+    older: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Printer:
+    kernel: Kernel
+    code: Code = field(default_factory=Code)
+    env: dict[str, Value] = field(default_factory=dict)
+    memory: dict[str, _Memory] = field(default_factory=dict)
+    vector: Vector | None = None
+    decided: dict[Tail, Active] = field(default_factory=dict)
+    positive: set[Expr] = field(default_factory=set)  # what is known to be greater than zero
+    bound: dict[str, Expr] = field(default_factory=dict)  # the value of each `Let`; names are unique in a kernel
+    memo: dict[int, Value] = field(default_factory=dict)  # id of an expression of the current statement -> its value
+    readers: dict[str, set[Ends | None]] = field(default_factory=dict)
+    can_stop: bool = False
+
+    # ------------------------------------------------------------ the function
+
+    def run(self) -> str:
+        params = ["ptr %ctx"]
+        aliased_out = {o for o, _ in self.kernel.may_alias}
+        aliased_in = {i for _, i in self.kernel.may_alias}
+        for k, p in enumerate((*self.kernel.outputs, *self.kernel.inputs)):
+            n = len(self.kernel.outputs)
+            if isinstance(p, Var):
+                params.append(f"{register(p.elem)} %p{k}")
+                self.env[p.name] = Linear(((f"%p{k}", 1),)) if p.elem is Elem.I64 else Word(f"%p{k}", p.elem)
+            else:
+                shared = k in aliased_out if k < n else k - n in aliased_in
+                params.append(f"ptr {'' if shared else 'noalias '}%p{k}")
+                self.memory[p.name] = _Memory(f"%p{k}", fixed=k >= n and not shared)
+        self.readers = _readers(self.kernel.body, None, {})
+        self.body(self.kernel.body)
+        self.code.put("ret i32 0")
+        if self.can_stop:
+            self.code.start("stopped")
+            self.code.put("ret i32 1")
+        return f"define i32 {kernel_symbol(self.kernel.name)}({', '.join(params)}) nounwind {{\nentry:\n{self.code.text()}\n}}\n"
+
+    # ------------------------------------------------------------ statements
+
+    def body(self, stmts: tuple[Stmt, ...]) -> None:
+        for k, s in enumerate(stmts):
+            tail = self.undecided(stmts[k:])
+            if tail is not None:
+                self.by_length(tail, partial(self.version, tail, stmts[k:]))
+                return
+            self.statement(s)
+
+    def undecided(self, stmts: tuple[Stmt, ...]) -> Tail | None:
+        """A vector loop in these statements whose length is only known at run time, but already known here."""
+        if len(self.decided) >= VERSIONS or self.vector is not None:
+            return None
+        for s in statements(stmts):
+            if isinstance(s, For) and s.kind is Kind.VECTOR:
+                tail = (s.start, s.stop, s.width)
+                ready = _ready(s.start, self.env) and _ready(s.stop, self.env)
+                if tail not in self.decided and ready and self.length(tail).value is None:
+                    return tail
+        return None
+
+    def length(self, tail: Tail) -> Linear:
+        self.memo = {}
+        return self.linear(tail[1]) + self.linear(tail[0]).scaled(-1)
+
+    def by_length(self, tail: Tail, emit: Callable[[Active], None]) -> None:
+        """What to do when all lanes are active, when some are and when none is."""
+        start, stop, width = tail
+        count = self.word(self.length(tail)).text
+        some = partial(emit, Active.SOME)
+        if start != const(0) or not self.is_positive(stop):
+            some = partial(self.code.branch, self.code.ins(f"icmp sgt i64 {count}, 0"), some, partial(emit, Active.NONE))
+        self.code.branch(self.code.ins(f"icmp sge i64 {count}, {width}"), partial(emit, Active.ALL), some)
+
+    def is_positive(self, e: Expr) -> bool:
+        """An expression is greater than zero, for what an `If` or a loop around says."""
+        match e:
+            case _ if e in self.positive:
+                return True
+            case Const():
+                return e.value > 0
+            case Var():
+                return e.name in self.bound and self.is_positive(self.bound[e.name])
+            case Op("min"):
+                return all(map(self.is_positive, e.args))
+            case _:
+                return False
+
+    def version(self, tail: Tail, stmts: tuple[Stmt, ...], active: Active) -> None:
+        self.decided[tail] = active
+        with self.nested():
+            self.body(stmts)
+        del self.decided[tail]
+
+    def nested(self) -> _Nested:
+        return _Nested(self)
+
+    def statement(self, s: Stmt) -> None:
+        self.memo = {}
+        match s:
+            case For(kind=Kind.UNROLL):
+                self.unrolled(s)
+            case For(kind=Kind.VECTOR) if self.vector is None:
+                self.vector_loop(s)
+            case For():
+                self.serial(s)
+            case Let():
+                self.bound[s.var.name] = s.value
+                self.env[s.var.name] = self.value(s.value)
+            case Store():
+                self.store(s)
+            case If():
+                self.conditional(s)
+            case Declare():
+                self.declare(s.buffer)
+
+    def unrolled(self, s: For) -> None:
+        start, stop = self.linear(s.start).value, self.linear(s.stop).value
+        if start is None or stop is None:
+            raise InternalError("the ends of an unrolled loop are not constants", f"kernel {self.kernel.name}")
+        for i in range(start, stop, s.step):
+            self.env[s.var.name] = Linear(constant=i)
+            self.body(s.body)
+
+    def serial(self, s: For) -> None:
+        start, stop = self.linear(s.start), self.linear(s.stop)
+        if start.lane or stop.lane:
+            raise NotVectorError
+        trips = (stop + start.scaled(-1)).value
+        if trips is not None and trips <= s.step:
+            if trips > 0:
+                self.env[s.var.name] = start
+                with self.nested():
+                    self.body(s.body)
+            return
+
+        def body(i: str) -> None:
+            self.env[s.var.name] = Linear(((i, 1),))
+            self.knowing(Op("sub", Elem.I64, (s.stop, s.var)), self.arm(s.body))
+
+        self.code.loop(self.word(start).text, self.word(stop).text, s.step, trips is not None, body)
+
+    def vector_loop(self, s: For) -> None:
+        mark, scopes, decided, positive = self.code.mark(), len(self.code.scopes), dict(self.decided), set(self.positive)
+        try:
+            with self.nested():
+                self.as_vectors(s)
+        except NotVectorError:
+            self.code.rewind(mark, scopes)
+            self.vector, self.decided, self.positive = None, decided, positive
+            self.memo = {}
+            self.serial(s)
+
+    def as_vectors(self, s: For) -> None:
+        tail = (s.start, s.stop, s.width)
+        start = self.linear(s.start)
+        length = self.length(tail)
+        if length.value is not None:
+            self.known_lanes(s, start, min(length.value, s.width))
+        elif tail in self.decided:
+            self.active_lanes(s, start, length, self.decided[tail])
+        else:
+            self.by_length(tail, partial(self.active_lanes, s, start, length))
+
+    def known_lanes(self, s: For, start: Linear, count: int) -> None:
+        """A known number of lanes, in a vector of the next power of two."""
+        lanes = 1 << max(count - 1, 0).bit_length()
+        if count == lanes:
+            self.lanes_of(s, start, lanes, None)
+        elif count > 0:
+            self.lanes_of(s, start, lanes, "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(lanes)) + ">")
+
+    def active_lanes(self, s: For, start: Linear, length: Linear, active: Active) -> None:
+        """As many lanes as the length says, if any."""
+        if active is Active.ALL:
+            self.lanes_of(s, start, s.width, None)
+        elif active is Active.SOME:
+            few = self.code.ins(f"trunc i64 {self.word(length).text} to i32")
+            numbers = "<" + ", ".join(f"i32 {k}" for k in range(s.width)) + ">"
+            mask = self.code.ins(f"icmp slt {register(Elem.I32, s.width)} {numbers}, {self.spread(Word(few, Elem.I32), s.width).text}")
+            self.lanes_of(s, start, s.width, mask)
+
+    def lanes_of(self, s: For, start: Linear, lanes: int, mask: str | None) -> None:
+        if lanes == 1:
+            self.env[s.var.name] = start
+            with self.nested():
+                self.body(s.body)
+            return
+        self.vector = Vector(s, lanes, mask)
+        self.env[s.var.name] = start + Linear(lane=1)
+        with self.nested():
+            self.body(s.body)
+        self.vector = None
+
+    def conditional(self, s: If) -> None:
+        cond = self.word(self.value(s.cond))
+        if cond.lanes > 1:
+            self.predicated(s, cond)
+        elif cond.text in ("true", "false"):
+            with self.nested():
+                self.body(s.then if cond.text == "true" else s.other)
+        else:
+            self.code.branch(cond.text, self.then(s), self.arm(s.other) if s.other else None)
+
+    def then(self, s: If) -> Callable[[], None]:
+        """The first arm, where `if n > 0` has shown that n is positive."""
+        match s.cond:
+            case Op("gt", _, (known, Const(0))):
+                return lambda: self.knowing(known, self.arm(s.then))
+            case _:
+                return self.arm(s.then)
+
+    def knowing(self, positive: Expr, emit: Callable[[], None]) -> None:
+        """Print something where an expression is known to be positive."""
+        before = set(self.positive)
+        self.positive.add(positive)
+        emit()
+        self.positive = before
+
+    def arm(self, stmts: tuple[Stmt, ...]) -> Callable[[], None]:
+        def emit() -> None:
+            with self.nested():
+                self.body(stmts)
+
+        return emit
+
+    def predicated(self, s: If, cond: Word) -> None:
+        """A condition that varies with the lane: each arm runs with its lanes active, if there are any."""
+        outer = self.vector
+        assert outer is not None
+        type = register(Elem.BOOL, outer.lanes)
+        inverse = self.code.ins(f"xor {type} {cond.text}, splat (i1 true)")
+        for chosen, stmts in ((cond.text, s.then), (inverse, s.other)):
+            if stmts:
+                mask = chosen if outer.mask is None else self.code.ins(f"and {type} {outer.mask}, {chosen}")
+                some = self.code.ins(f"call i1 @llvm.vector.reduce.or.v{outer.lanes}i1({type} {mask})")
+                self.vector = replace(outer, mask=mask, tail_only=False)
+                self.code.branch(some, self.arm(stmts))
+                self.vector = outer
+
+    def declare(self, buffer: Buffer) -> None:
+        cells = 1
+        for e in buffer.shape:
+            extent = self.linear(e).value
+            if extent is None:
+                raise InternalError(f"the local buffer `{buffer.name}` has no constant shape", f"kernel {self.kernel.name}")
+            cells *= extent
+        lanes = self.vector.lanes if self.vector else 1
+        pointer = self.code.alloca(f"[{max(cells, 1)} x {storage(buffer.elem, lanes)}]")
+        self.memory[buffer.name] = _Memory(pointer, lanes, older=frozenset(self.env))
+
+    # ------------------------------------------------------------ memory
+
+    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
+        flat, varying = Linear(), []
+        stride: int | str = 1
+        for position in reversed(range(len(indices))):
+            if position + 1 < len(indices):
+                stride = self.times_extent(stride, self.linear(buffer.shape[position + 1]))
+            index = self.value(indices[position])
+            if isinstance(index, Word) and index.lanes == 1:
+                index = Linear(((index.text, 1),))
+            if isinstance(index, Word):
+                varying.append(self.times(index.text, stride))
+            else:
+                flat = flat + self.strided(index, stride, varying)
+        lanes = self.memory[buffer.name].lanes
+        if lanes > 1 and (flat.lane or varying):
+            raise NotVectorError
+        if flat.lane not in (0, 1) or (varying and flat.lane):
+            varying.append(self.word(Linear(lane=flat.lane)).text)
+            flat = replace(flat, lane=0)
+        pointer = self.pointer(self.memory[buffer.name].pointer, flat, storage(buffer.elem, lanes))
+        if not varying:
+            return Address("contiguous" if flat.lane else "uniform", pointer, flat)
+        assert self.vector is not None
+        type = register(Elem.I64, self.vector.lanes)
+        total = varying[0]
+        for v in varying[1:]:
+            total = self.code.ins(f"add {type} {total}, {v}")
+        return Address("scattered", self.code.ins(f"getelementptr {storage(buffer.elem)}, ptr {pointer}, {type} {total}"), flat)
+
+    def strided(self, index: Linear, stride: int | str, varying: list[str]) -> Linear:
+        """index * stride; what moves with the lane by a stride known only at run time goes to `varying`."""
+        if isinstance(stride, int):
+            return index.scaled(stride)
+        if index.lane:
+            varying.append(self.times(self.word(Linear(lane=index.lane)).text, stride))
+        terms = [(self.code.ins(f"mul i64 {name}, {stride}"), c) for name, c in index.terms]
+        out = Linear()
+        for t in terms + ([(stride, index.constant)] if index.constant else []):
+            out = out + Linear((t,))
+        return out
+
+    def times(self, vector: str, stride: int | str) -> str:
+        """A vector of i64 times a stride."""
+        if stride == 1:
+            return vector
+        assert self.vector is not None
+        lanes = self.vector.lanes
+        by = literal(stride, Elem.I64, lanes) if isinstance(stride, int) else self.spread(Word(stride, Elem.I64), lanes).text
+        return self.code.ins(f"mul {register(Elem.I64, lanes)} {vector}, {by}")
+
+    def times_extent(self, stride: int | str, extent: Linear) -> int | str:
+        known = extent.value
+        if isinstance(stride, int) and known is not None:
+            return stride * known
+        other = self.word(extent).text
+        return other if stride == 1 else self.code.ins(f"mul i64 {stride}, {other}")
+
+    def pointer(self, base: str, flat: Linear, type: str) -> str:
+        """base + flat (at lane 0): the terms that change least come first, so that loops inside share the rest."""
+        by_depth: dict[int, list[tuple[str, int]]] = {}
+        for name, c in flat.terms:
+            by_depth.setdefault(self.code.depth.get(name, 0), []).append((name, c))
+        for depth in sorted(by_depth):
+            base = self.code.ins(f"getelementptr {type}, ptr {base}, i64 {self.total(tuple(by_depth[depth]), 0)}")
+        return self.code.ins(f"getelementptr {type}, ptr {base}, i64 {wrapped(flat.constant)}") if flat.constant else base
+
+    def load(self, e: Load) -> Word:
+        memory, elem = self.memory[e.buffer.name], e.buffer.elem
+        at = self.address(e.buffer, e.indices)
+        place = self.code.shared if memory.fixed else self.code.here
+        if memory.lanes > 1 or at.kind == "uniform":
+            text = f"load {storage(elem, memory.lanes)}, ptr {at.pointer}, align {elem.bytes}"
+            return self.from_storage(place(text), elem, memory.lanes)
+        vector = self.vector
+        assert vector is not None
+        type = storage(elem, vector.lanes)
+        if at.kind == "contiguous" and (vector.mask is None or self.within(e.buffer, at.flat, vector.lanes)):
+            text = f"load {type}, ptr {at.pointer}, align {elem.bytes}"
+        else:
+            text = self.masked("gather" if at.kind == "scattered" else "load", elem, type, at)
+        return self.from_storage(place(text), elem, vector.lanes)
+
+    def masked(self, name: str, elem: Elem, result: str, at: Address, value: str = "") -> str:
+        """A call of `llvm.masked.load`, `store`, `gather` or `scatter` for the active lanes; lanes that are not active load zeros."""
+        assert self.vector is not None
+        lanes = self.vector.lanes
+        scattered = at.kind == "scattered"
+        pointers = f"<{lanes} x ptr> {at.pointer}" if scattered else f"ptr {at.pointer}"
+        mask = f"<{lanes} x i1> {self.vector.mask or 'splat (i1 true)'}"
+        base = "i8" if elem is Elem.BOOL else scalar.MANGLED[elem]
+        overload = f"v{lanes}{base}.{f'v{lanes}p0' if scattered else 'p0'}"
+        before, after = (f"{storage(elem, lanes)} {value}, ", "") if value else ("", f", {result} zeroinitializer")
+        return f"call {result} @llvm.masked.{name}.{overload}({before}{pointers}, i32 {elem.bytes}, {mask}{after})"
+
+    def within(self, buffer: Buffer, flat: Linear, lanes: int) -> bool:
+        """All lanes of a contiguous access lie in a local buffer, active or not."""
+        if buffer.space is not Space.LOCAL or flat.terms:
+            return False
+        cells = 1
+        for e in buffer.shape:
+            cells *= self.linear(e).value or 0
+        return flat.constant >= 0 and flat.constant + lanes <= cells
+
+    def unseen(self, buffer: Buffer, flat: Linear, vector: Vector) -> bool:
+        """What lanes beyond the end of the loop store is never read: every reading is by the lane itself, in a loop of the same ends,
+        and these do not change while the buffer lives.
+        """
+        ends = (vector.loop.start, vector.loop.stop)
+        fixed = all(x.name in self.memory[buffer.name].older for e in ends for x in subexpressions(e) if isinstance(x, Var))
+        return fixed and self.within(buffer, flat, vector.lanes) and self.readers.get(buffer.name, {ends}) == {ends}
+
+    def from_storage(self, text: str, elem: Elem, lanes: int) -> Word:
+        if elem is Elem.BOOL:
+            text = self.code.ins(f"icmp ne {storage(elem, lanes)} {text}, {'0' if lanes == 1 else 'zeroinitializer'}")
+        return Word(text, elem, lanes)
+
+    def to_storage(self, value: Word) -> str:
+        if value.elem is not Elem.BOOL:
+            return value.text
+        return self.code.ins(f"zext {register(value.elem, value.lanes)} {value.text} to {storage(value.elem, value.lanes)}")
+
+    def store(self, s: Store) -> None:
+        elem, memory, vector = s.buffer.elem, self.memory[s.buffer.name], self.vector
+        value = self.word(self.value(s.value))
+        at = self.address(s.buffer, s.indices)
+        if vector is None:
+            self.code.put(f"store {storage(elem)} {self.to_storage(value)}, ptr {at.pointer}, align {elem.bytes}")
+            return
+        if at.kind == "uniform" and memory.lanes == 1:
+            raise NotVectorError  # the last lane would win
+        lanes = vector.lanes
+        type, mask = storage(elem, lanes), vector.mask
+        text = self.to_storage(self.spread(value, lanes))
+        if at.kind == "scattered":
+            self.code.put(self.masked("scatter", elem, "void", at, text))
+        elif mask is None or (vector.tail_only and (memory.lanes > 1 or self.unseen(s.buffer, at.flat, vector))):
+            self.code.put(f"store {type} {text}, ptr {at.pointer}, align {elem.bytes}")
+        elif memory.lanes > 1 or self.within(s.buffer, at.flat, lanes):
+            old = self.code.here(f"load {type}, ptr {at.pointer}, align {elem.bytes}")
+            new = self.code.here(f"select <{lanes} x i1> {mask}, {type} {text}, {type} {old}")
+            self.code.put(f"store {type} {new}, ptr {at.pointer}, align {elem.bytes}")
+        else:
+            self.code.put(self.masked("store", elem, "void", at, text))
+
+    # ------------------------------------------------------------ expressions
+
+    def value(self, e: Expr) -> Value:
+        found = self.memo.get(id(e))
+        if found is None:
+            found = self.memo[id(e)] = self.compute(e)
+        return found
+
+    def compute(self, e: Expr) -> Value:
+        match e:
+            case Const():
+                return Linear(constant=int(e.value)) if e.elem is Elem.I64 else Word(literal(e.value, e.elem), e.elem)
+            case Var():
+                return self.env[e.name]
+            case Op():
+                return self.op(e)
+            case Load():
+                return self.load(e)
+            case Apply():
+                return self.apply(e)
+
+    def linear(self, e: Expr) -> Linear:
+        """The value of an `i64` expression that is the same for all lanes, or linear in the lane."""
+        v = self.value(e)
+        if isinstance(v, Linear):
+            return v
+        if v.lanes > 1:
+            raise NotVectorError
+        return Linear(((v.text, 1),))
+
+    def word(self, v: Value) -> Word:
+        """The value in a register."""
+        if isinstance(v, Word):
+            return v
+        base = self.total(v.terms, v.constant)
+        if not v.lane:
+            return Word(base, Elem.I64)
+        assert self.vector is not None
+        lanes = self.vector.lanes
+        numbers = "<" + ", ".join(f"i64 {wrapped(k * v.lane)}" for k in range(lanes)) + ">"
+        if not v.terms and not v.constant:
+            return Word(numbers, Elem.I64, lanes)
+        spread = self.spread(Word(base, Elem.I64), lanes).text
+        return Word(self.code.ins(f"add {register(Elem.I64, lanes)} {spread}, {numbers}"), Elem.I64, lanes)
+
+    def total(self, terms: tuple[tuple[str, int], ...], constant: int) -> str:
+        """The sum in a scalar register, outer terms first."""
+        out = ""
+        for name, c in sorted(terms, key=lambda t: self.code.depth.get(t[0], 0)):
+            term = name if c == 1 else self.code.ins(f"mul i64 {name}, {wrapped(c)}")
+            out = self.code.ins(f"add i64 {out}, {term}") if out else term
+        if not out:
+            return str(wrapped(constant))
+        return self.code.ins(f"add i64 {out}, {wrapped(constant)}") if constant else out
+
+    def spread(self, w: Word, lanes: int) -> Word:
+        """A value with as many lanes as asked for."""
+        if w.lanes == lanes:
+            return w
+        assert w.lanes == 1
+        if not w.text.startswith("%"):
+            return Word(f"splat ({register(w.elem)} {w.text})", w.elem, lanes)
+        type = register(w.elem, lanes)
+        one = self.code.ins(f"insertelement {type} poison, {register(w.elem)} {w.text}, i64 0")
+        text = self.code.ins(f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer")
+        return Word(text, w.elem, lanes)
+
+    def op(self, e: Op) -> Value:
+        args = [self.value(a) for a in e.args]
+        known = [a.value if isinstance(a, Linear) else None for a in args]
+        numbers = [k for k in known if k is not None]
+        if len(numbers) == len(args) and args:
+            return self.folded(e, numbers)
+        if e.elem is Elem.I64 and all(isinstance(a, Linear) or a.lanes == 1 for a in args) and all(a.elem is Elem.I64 for a in args):
+            forms = [a if isinstance(a, Linear) else Linear(((a.text, 1),)) for a in args]
+            match e.op:
+                case "add":
+                    return forms[0] + forms[1]
+                case "sub":
+                    return forms[0] + forms[1].scaled(-1)
+                case "neg":
+                    return forms[0].scaled(-1)
+                case "mul" if known[1] is not None:
+                    return forms[0].scaled(known[1])
+                case "mul" if known[0] is not None:
+                    return forms[1].scaled(known[0])
+                case _:
+                    pass
+        words = [self.word(a) for a in args]
+        if e.op == "select" and words[0].text in ("true", "false"):
+            return args[1] if words[0].text == "true" else args[2]
+        lanes = max(w.lanes for w in words)
+        operands = tuple((self.spread(w, lanes).text, w.elem) for w in words)
+        text = scalar.emit(self.code, e.op, e.elem, operands, lanes)
+        return Linear(((text, 1),)) if e.elem is Elem.I64 and lanes == 1 and text.startswith("%") else Word(text, e.elem, lanes)
+
+    def folded(self, e: Op, numbers: list[int]) -> Value:
+        """An op on constants."""
+        import numpy as np
+
+        result = SCALAR_OPS[e.op].evaluate(e.elem, *(np.int64(wrapped(n)) for n in numbers))
+        return Linear(constant=int(result)) if e.elem is Elem.I64 else Word(literal(result, e.elem), e.elem)
+
+    def apply(self, e: Apply) -> Value:
+        args = ["ptr %ctx"]
+        for a in e.args:
+            if isinstance(a, Buffer):
+                args.append(f"ptr {self.memory[a.name].pointer}")
+                args += [f"i64 {self.word(self.linear(extent)).text}" for extent in a.shape]
+                continue
+            w = self.word(self.value(a))
+            if w.lanes > 1:
+                raise NotVectorError
+            args.append(f"{register(w.elem)} {w.text}")
+        type = f"{{ i32, {register(e.elem)} }}"
+        both = self.code.here(f"call {type} {function_symbol(e.function)}({', '.join(args)})")
+        status = self.code.here(f"extractvalue {type} {both}, 0")
+        fine = self.code.here(f"icmp eq i32 {status}, 0")
+        label = self.code.label("fine")
+        self.code.put(f"br i1 {fine}, label %{label}, label %stopped, !prof !{{!\"branch_weights\", i32 1048575, i32 1}}")
+        self.code.start(label)
+        self.can_stop = True
+        text = self.code.here(f"extractvalue {type} {both}, 1")
+        return Linear(((text, 1),)) if e.elem is Elem.I64 else Word(text, e.elem)
+
+
+class _Nested:
+    """Bindings made inside are forgotten outside."""
+
+    def __init__(self, printer: _Printer) -> None:
+        self.printer = printer
+
+    def __enter__(self) -> None:
+        self.env, self.memory = dict(self.printer.env), dict(self.printer.memory)
+
+    def __exit__(self, *_: object) -> None:
+        self.printer.env, self.printer.memory = self.env, self.memory

@@ -1,0 +1,259 @@
+"""The run-time support that is part of every program, as LLVM IR: memory, the tape, the clock of progress.
+
+Memory. A buffer is preceded by a header of 64 bytes: a link and its size. Freed buffers wait in lists by size class (a hash of
+the exact size, so a list nearly always holds one size), most recent first. A step of training frees and allocates the same sizes
+again and again, so after the first one it asks the C library for nothing. When more than `SPARE` bytes and more than the
+program uses lie in the lists, they are given back before new memory is asked for.
+
+The tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers.
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+from tlc.backends.llvm.context import CLASSES, SERVICES, offset
+
+SPARE = 256 << 20
+CHUNK = 1 << 20
+TICK = 100_000_000  # nanoseconds between calls of the progress service
+
+assert CLASSES == 1024
+
+_TEXT = """
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare i32 @clock_gettime(i32, ptr)
+
+define ptr @tlc.alloc(ptr %ctx, i64 %bytes) nounwind {
+entry:
+  %huge = icmp ugt i64 %bytes, 281474976710656
+  br i1 %huge, label %none, label %fits
+none:
+  ret ptr null
+fits:
+  %most = add i64 %bytes, 127
+  %size = and i64 %most, -64
+  %class = call ptr @tlc.class(ptr %ctx, i64 %size)
+  %used.at = getelementptr i8, ptr %ctx, i64 $used
+  %cached.at = getelementptr i8, ptr %ctx, i64 $cached
+  br label %search
+search:
+  %link = phi ptr [%class, %fits], [%block, %other]
+  %block = load ptr, ptr %link
+  %end = icmp eq ptr %block, null
+  br i1 %end, label %fresh, label %look
+look:
+  %size.at = getelementptr i8, ptr %block, i64 8
+  %its = load i64, ptr %size.at
+  %same = icmp eq i64 %its, %size
+  br i1 %same, label %take, label %other
+other:
+  br label %search
+take:
+  %next = load ptr, ptr %block
+  store ptr %next, ptr %link
+  %c0 = load i64, ptr %cached.at
+  %c1 = sub i64 %c0, %size
+  store i64 %c1, ptr %cached.at
+  br label %give
+fresh:
+  %u = load i64, ptr %used.at
+  %c = load i64, ptr %cached.at
+  %many = icmp ugt i64 %c, $SPARE
+  %more = icmp ugt i64 %c, %u
+  %trim = and i1 %many, %more
+  br i1 %trim, label %back, label %ask
+back:
+  call void @tlc.trim(ptr %ctx)
+  br label %ask
+ask:
+  %new = call ptr @aligned_alloc(i64 64, i64 %size)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %retry, label %made
+retry:
+  call void @tlc.trim(ptr %ctx)
+  %again = call ptr @aligned_alloc(i64 64, i64 %size)
+  %gone = icmp eq ptr %again, null
+  br i1 %gone, label %none, label %made
+made:
+  %it = phi ptr [%new, %ask], [%again, %retry]
+  %new.size.at = getelementptr i8, ptr %it, i64 8
+  store i64 %size, ptr %new.size.at
+  %mallocs.at = getelementptr i8, ptr %ctx, i64 $mallocs
+  %m0 = load i64, ptr %mallocs.at
+  %m1 = add i64 %m0, 1
+  store i64 %m1, ptr %mallocs.at
+  br label %give
+give:
+  %chosen = phi ptr [%block, %take], [%it, %made]
+  %u0 = load i64, ptr %used.at
+  %u1 = add i64 %u0, %size
+  store i64 %u1, ptr %used.at
+  %data = getelementptr i8, ptr %chosen, i64 64
+  ret ptr %data
+}
+
+define void @tlc.free(ptr %ctx, ptr %data) nounwind {
+  %block = getelementptr i8, ptr %data, i64 -64
+  %size.at = getelementptr i8, ptr %block, i64 8
+  %size = load i64, ptr %size.at
+  %class = call ptr @tlc.class(ptr %ctx, i64 %size)
+  %first = load ptr, ptr %class
+  store ptr %first, ptr %block
+  store ptr %block, ptr %class
+  %used.at = getelementptr i8, ptr %ctx, i64 $used
+  %u0 = load i64, ptr %used.at
+  %u1 = sub i64 %u0, %size
+  store i64 %u1, ptr %used.at
+  %cached.at = getelementptr i8, ptr %ctx, i64 $cached
+  %c0 = load i64, ptr %cached.at
+  %c1 = add i64 %c0, %size
+  store i64 %c1, ptr %cached.at
+  ret void
+}
+
+define internal ptr @tlc.class(ptr %ctx, i64 %size) alwaysinline nounwind {
+  %units = lshr i64 %size, 6
+  %mixed = mul i64 %units, -7046029254386353131
+  %class = lshr i64 %mixed, 54
+  %byte = shl i64 %class, 3
+  %lists = getelementptr i8, ptr %ctx, i64 $classes
+  %list = getelementptr i8, ptr %lists, i64 %byte
+  ret ptr %list
+}
+
+define void @tlc.trim(ptr %ctx) nounwind cold noinline {
+entry:
+  br label %class
+class:
+  %k = phi i64 [0, %entry], [%k1, %emptied]
+  %byte = shl i64 %k, 3
+  %lists = getelementptr i8, ptr %ctx, i64 $classes
+  %list = getelementptr i8, ptr %lists, i64 %byte
+  %first = load ptr, ptr %list
+  store ptr null, ptr %list
+  br label %block
+block:
+  %at = phi ptr [%first, %class], [%next, %one]
+  %end = icmp eq ptr %at, null
+  br i1 %end, label %emptied, label %one
+one:
+  %next = load ptr, ptr %at
+  call void @free(ptr %at)
+  br label %block
+emptied:
+  %k1 = add i64 %k, 1
+  %more = icmp slt i64 %k1, 1024
+  br i1 %more, label %class, label %done
+done:
+  %cached.at = getelementptr i8, ptr %ctx, i64 $cached
+  store i64 0, ptr %cached.at
+  ret void
+}
+
+define ptr @tlc.push(ptr %ctx, i64 %bytes) nounwind {
+entry:
+  %tape.at = getelementptr i8, ptr %ctx, i64 $tape
+  %end.at = getelementptr i8, ptr %ctx, i64 $tape_end
+  %top = load i64, ptr %tape.at
+  %end = load i64, ptr %end.at
+  %next = add i64 %top, %bytes
+  %fits = icmp ule i64 %next, %end
+  br i1 %fits, label %here, label %grow
+here:
+  store i64 %next, ptr %tape.at
+  %p = inttoptr i64 %top to ptr
+  ret ptr %p
+grow:
+  %chunk = call ptr @tlc.alloc(ptr %ctx, i64 $CHUNK)
+  %none = icmp eq ptr %chunk, null
+  br i1 %none, label %fail, label %link
+fail:
+  ret ptr null
+link:
+  %begin.at = getelementptr i8, ptr %ctx, i64 $tape_begin
+  %begin = load i64, ptr %begin.at
+  store i64 %top, ptr %chunk
+  %c8 = getelementptr i8, ptr %chunk, i64 8
+  store i64 %begin, ptr %c8
+  %c16 = getelementptr i8, ptr %chunk, i64 16
+  store i64 %end, ptr %c16
+  %base = ptrtoint ptr %chunk to i64
+  %new.begin = add i64 %base, 64
+  %new.end = add i64 %base, $CHUNK
+  store i64 %new.begin, ptr %begin.at
+  store i64 %new.end, ptr %end.at
+  %new.top = add i64 %new.begin, %bytes
+  store i64 %new.top, ptr %tape.at
+  %q = inttoptr i64 %new.begin to ptr
+  ret ptr %q
+}
+
+define ptr @tlc.pop(ptr %ctx, i64 %bytes) nounwind {
+entry:
+  %tape.at = getelementptr i8, ptr %ctx, i64 $tape
+  %begin.at = getelementptr i8, ptr %ctx, i64 $tape_begin
+  %top = load i64, ptr %tape.at
+  %begin = load i64, ptr %begin.at
+  %empty = icmp eq i64 %top, %begin
+  br i1 %empty, label %back, label %here
+back:
+  %chunk.at = sub i64 %begin, 64
+  %chunk = inttoptr i64 %chunk.at to ptr
+  %old.top = load i64, ptr %chunk
+  %c8 = getelementptr i8, ptr %chunk, i64 8
+  %old.begin = load i64, ptr %c8
+  store i64 %old.begin, ptr %begin.at
+  %c16 = getelementptr i8, ptr %chunk, i64 16
+  %old.end = load i64, ptr %c16
+  %end.at = getelementptr i8, ptr %ctx, i64 $tape_end
+  store i64 %old.end, ptr %end.at
+  call void @tlc.free(ptr %ctx, ptr %chunk)
+  br label %here
+here:
+  %from = phi i64 [%top, %entry], [%old.top, %back]
+  %at = sub i64 %from, %bytes
+  store i64 %at, ptr %tape.at
+  %p = inttoptr i64 %at to ptr
+  ret ptr %p
+}
+
+define i32 @tlc.tick(ptr %ctx, i64 %bar, i64 %at) nounwind {
+entry:
+  %time = alloca [2 x i64]
+  %slots = alloca [2 x i64]
+  call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  %ticked.at = getelementptr i8, ptr %ctx, i64 $ticked
+  %last = load i64, ptr %ticked.at
+  %passed = sub i64 %now, %last
+  %due = icmp sge i64 %passed, $TICK
+  br i1 %due, label %show, label %quiet
+quiet:
+  ret i32 0
+show:
+  store i64 %now, ptr %ticked.at
+  store i64 %bar, ptr %slots
+  %second = getelementptr i8, ptr %slots, i64 8
+  store i64 %at, ptr %second
+  %service.at = getelementptr i8, ptr %ctx, i64 $tick_service
+  %service = load ptr, ptr %service.at
+  %status = call i32 %service(ptr %slots)
+  ret i32 %status
+}
+"""
+
+_NAMES = ("used", "cached", "mallocs", "classes", "tape", "tape_begin", "tape_end", "ticked")
+
+SUPPORT = Template(_TEXT).substitute(
+    {name: offset(name) for name in _NAMES},
+    SPARE=SPARE,
+    CHUNK=CHUNK,
+    TICK=TICK,
+    tick_service=offset("services") + 8 * SERVICES.index("progress_tick"),
+)

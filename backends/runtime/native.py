@@ -1,0 +1,225 @@
+"""Runs a compiled program: makes its context, gives it the services, waits, and says how it ended.
+
+`main` runs on a thread of its own, with a large stack for deep recursion, while this thread waits; so Ctrl-C is seen at once: it
+sets the stop flag, which native loops look at, and the run ends between two steps. A service that fails keeps its exception here
+and makes native code return; the exception goes on in the thread that called `run_native`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tlc.backends.llvm import jit
+from tlc.backends.llvm.context import FIELDS, SERVICES, Reason
+from tlc.backends.llvm.host import ENTRY, Extern, Program, emit
+from tlc.backends.runtime.stop import RuntimeStop
+from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.ops import DTYPES
+from tlc.frontend.types import Elem
+from tlc.ssa import formatting
+from tlc.ssa.interp import Services, Stop
+from tlc.ssa.ir import Module, Type
+from tlc.tensor.kernel.ir import Kernel
+
+STACK = 256 << 20  # bytes of the stack that native code runs on
+MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
+PATIENCE = 0.05  # seconds between looks for Ctrl-C
+
+_CTYPES = {32: ctypes.c_int32, 64: ctypes.c_int64}
+
+
+class Context(ctypes.Structure):
+    """The native context, from the rows of `backends/llvm/context.py`."""
+
+    _fields_ = [(f.name, _CTYPES[f.bits] * f.count if f.count > 1 else _CTYPES[f.bits]) for f in FIELDS]
+
+
+_Service = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_Main = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+def run_native(module: Module, kernels: Mapping[str, Kernel], services: Services) -> None:
+    """Compile and run `main`. Raises `Stop` where the program stops itself, and `KeyboardInterrupt`."""
+    Native(emit(module, kernels), services).run()
+
+
+class Native:
+    """One program, loaded. `calls` counts calls into Python by service, `context` keeps the run's figures."""
+
+    def __init__(self, program: Program, services: Services) -> None:
+        self.program, self.services = program, services
+        objects = [jit.compile_object(program.kernels, jit.Level.KERNEL)] if program.kernels else []
+        self.loaded = jit.load([*objects, jit.compile_object(program.host, jit.Level.HOST)])
+        self.alloc = _Alloc(self.loaded.address("tlc.alloc"))
+        self.context = Context()
+        self.calls: Counter[str] = Counter()
+        self.strings = list(program.strings)
+        self.handles = dict(program.strings)
+        self.failure: BaseException | None = None
+        self.table = [_Service(self.guarded(name, getattr(self, name))) for name in SERVICES]
+        for k, function in enumerate(self.table):
+            self.context.services[k] = ctypes.cast(function, ctypes.c_void_p).value
+
+    def run(self) -> None:
+        self.context.stack_bytes = STACK - MARGIN
+        main = _Main(self.loaded.address(ENTRY))
+        status: list[int] = []
+        finished = threading.Event()
+
+        def body() -> None:
+            try:
+                status.append(main(ctypes.addressof(self.context)))
+            finally:
+                finished.set()
+
+        thread = _thread(body)
+        try:
+            while not finished.wait(PATIENCE):
+                pass
+        except KeyboardInterrupt:
+            self.context.stop = 1
+            thread.join()
+            raise
+        thread.join()
+        if status[0]:
+            self.raise_reason()
+
+    def raise_reason(self) -> None:
+        """Say in Python why native code returned early."""
+        reason = Reason(self.context.reason)
+        if reason is Reason.STOPPED:
+            raise KeyboardInterrupt
+        if reason is Reason.CHECK:
+            site = self.program.sites[self.context.site]
+            values = [self.scalar(self.context.values[k], elem) for k, elem in enumerate(site.values)]
+            raise Stop(formatting.fill(site.message, values), site.span, site.kind)
+        if self.failure is not None:
+            raise self.failure
+        raise InternalError("native code returned early without a reason", "native run")
+
+    # ------------------------------------------------------------ services
+
+    def guarded(self, name: str, service: Callable[[Any], None]) -> Callable[[int], int]:
+        """A service as C calls it: nothing is raised through native frames."""
+
+        def call(address: int) -> int:
+            self.calls[name] += 1
+            try:
+                service(_Slots(address))
+                return 0
+            except BaseException as e:
+                self.failure = e
+                self.context.reason = int(Reason.SERVICE)
+                return 1
+
+        return call
+
+    def print(self, slots: _Slots) -> None:
+        self.services.print(self.strings[slots.take()])
+
+    def format(self, slots: _Slots) -> None:
+        template = self.program.templates[slots.take()]
+        leaves = [self.value(slots, t) for t in template.leaves]
+        slots.put(self.handle(formatting.render(template.template, leaves)))
+
+    def extern(self, slots: _Slots) -> None:
+        row = self.program.externs[slots.take()]
+        args = [self.value(slots, t) for t in row.args]
+        try:
+            results = self.services.extern(row.name, args)
+        except RuntimeStop as e:
+            raise Stop(e.message, row.span, "extern") from None
+        for result, type in zip(results, row.results, strict=True):
+            self.give(slots, result, type, row)
+
+    def progress_begin(self, slots: _Slots) -> None:
+        label, total = self.strings[slots.take()], slots.take()
+        slots.put(self.services.progress_begin(label, total))
+
+    def progress_tick(self, slots: _Slots) -> None:
+        bar, at = slots.take(), slots.take()
+        self.services.progress_tick(bar, at)
+
+    def progress_end(self, slots: _Slots) -> None:
+        self.services.progress_end(slots.take())
+
+    # ------------------------------------------------------------ values
+
+    def handle(self, text: str) -> int:
+        """The number of a string; equal strings have one."""
+        if text not in self.handles:
+            self.handles[text] = len(self.strings)
+            self.strings.append(text)
+        return self.handles[text]
+
+    def scalar(self, word: int, elem: Elem) -> Any:
+        """A scalar of its element type from a 64-bit word."""
+        if elem is Elem.STR:
+            return self.strings[word]
+        return np.frombuffer(struct.pack("<q", word), DTYPES[elem], 1)[0]
+
+    def value(self, slots: _Slots, type: Type) -> Any:
+        """A scalar, or a tensor copied out of native memory."""
+        if not type.rank:
+            return self.scalar(slots.take(), type.elem)
+        address = slots.take()
+        shape = tuple(slots.take() for _ in range(type.rank))
+        dtype = np.dtype(np.int64) if type.elem is Elem.STR else DTYPES[type.elem]
+        size = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(ctypes.string_at(address, size * dtype.itemsize), dtype).reshape(shape)
+        if type.elem is Elem.STR:
+            return np.array([self.strings[h] for h in array.ravel()], object).reshape(shape)
+        return array
+
+    def give(self, slots: _Slots, value: Any, type: Type, row: Extern) -> None:
+        """Write a result into the slots; a tensor moves into a buffer of native code."""
+        if type.elem is Elem.STR:
+            value = np.vectorize(self.handle, otypes=[np.int64])(value) if type.rank else self.handle(value)
+        array = np.ascontiguousarray(value, np.int64 if type.elem is Elem.STR else DTYPES[type.elem])
+        if not type.rank:
+            slots.put(int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True))
+            return
+        if array.ndim != type.rank:
+            raise InternalError(f"`{row.name}` gave a tensor of rank {array.ndim}, declared is {type}", "extern")
+        address = self.alloc(ctypes.addressof(self.context), array.nbytes)
+        if address is None:
+            raise Stop(f"there is no memory for a tensor of {array.nbytes} bytes", row.span, "memory")
+        ctypes.memmove(address, array.ctypes.data, array.nbytes)
+        slots.put(address)
+        for extent in array.shape:
+            slots.put(extent)
+
+
+class _Slots:
+    """The 64-bit slots of a call of a service, read and written in order."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def take(self) -> int:
+        value = ctypes.c_int64.from_address(self.address).value
+        self.address += 8
+        return value
+
+    def put(self, value: int) -> None:
+        ctypes.c_int64.from_address(self.address).value = value
+        self.address += 8
+
+
+def _thread(body: Callable[[], None]) -> threading.Thread:
+    """Start a thread with the large stack."""
+    before = threading.stack_size(STACK)
+    try:
+        thread = threading.Thread(target=body, name="tl-main", daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    return thread

@@ -1,0 +1,107 @@
+"""How far a loop has come, on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import IO, Any, Protocol
+
+FIRST_LINE = 5.0  # seconds before the first plain line: short loops say nothing
+NEXT_LINE = 10.0  # seconds between plain lines
+BAR_DELAY = 0.3  # seconds before a bar shows
+
+
+class Display(Protocol):
+    def update(self, done: int) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ProgressBar:
+    """`update` takes the number of steps done, not the number since the last call, and may be called at any rate."""
+
+    def __init__(self, label: str, total: int, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        stream = stream or sys.stderr
+        self._display: Display = _Bar(label, total, stream) if stream.isatty() else _Lines(label, total, stream, clock)
+
+    def update(self, done: int) -> None:
+        self._display.update(done)
+
+    def clear(self) -> None:
+        """Take the bar from the screen until the next update, so that a line can be printed in its place."""
+        self._display.clear()
+
+    def close(self) -> None:
+        self._display.close()
+
+
+class _Bar:
+    """tqdm's, which knows terminals."""
+
+    def __init__(self, label: str, total: int, stream: IO[str]) -> None:
+        from tqdm import tqdm
+
+        self._bar: Any = tqdm(total=total, desc=label or None, file=stream, leave=False, delay=BAR_DELAY, dynamic_ncols=True)
+
+    def update(self, done: int) -> None:
+        self._bar.update(done - self._bar.n)
+
+    def clear(self) -> None:
+        self._bar.clear()
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class _Lines:
+    def __init__(self, label: str, total: int, stream: IO[str], clock: Callable[[], float]) -> None:
+        self._label = label
+        self._total = total
+        self._stream = stream
+        self._clock = clock
+        self._start = clock()
+        self._due = self._start + FIRST_LINE
+        self._said = self._done = 0
+
+    def update(self, done: int) -> None:
+        self._done = done
+        now = self._clock()
+        if now >= self._due:
+            self._due = now + NEXT_LINE
+            self._say(now - self._start)
+
+    def clear(self) -> None:
+        pass
+
+    def close(self) -> None:
+        """A loop that said something also says its end."""
+        if self._said and self._said != self._done:
+            self._say(self._clock() - self._start)
+
+    def _say(self, elapsed: float) -> None:
+        self._said = self._done
+        rate = self._done / elapsed if elapsed > 0 else 0.0
+        left = f", {_duration((self._total - self._done) / rate)} left" if rate > 0 and self._done < self._total else ""
+        label = f"{self._label}: " if self._label else ""
+        text = f"{label}{self._done}/{self._total}, {_duration(elapsed)}, {_rate(rate)}{left}"
+        print(text, file=self._stream, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    """`7s`, `3:07` or `2:03:07`."""
+    whole = int(seconds + 0.5)
+    minutes, second = divmod(whole, 60)
+    hour, minute = divmod(minutes, 60)
+    if hour:
+        return f"{hour}:{minute:02}:{second:02}"
+    return f"{minute}:{second:02}" if minute else f"{second}s"
+
+
+def _rate(rate: float) -> str:
+    """Steps a second, or seconds a step where they are slow."""
+    if rate >= 1 or rate <= 0:
+        return f"{rate:.1f} steps/s"
+    return f"{1 / rate:.1f} s/step"

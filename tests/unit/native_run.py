@@ -1,0 +1,76 @@
+"""Runs a host module natively and in the interpreter, for tests that compare both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from ssa_services import Recorder
+
+from tlc.backends.llvm.host import emit
+from tlc.backends.llvm.support import CHUNK
+from tlc.backends.runtime.native import Native
+from tlc.ssa.interp import Interpreter, Stop
+from tlc.ssa.ir import Module
+from tlc.ssa.text import parse_module, print_module
+from tlc.ssa.verify import verify
+from tlc.tensor import memory
+from tlc.tensor.kernel.interp import run as run_kernel
+from tlc.tensor.kernel.ir import Kernel
+from tlc.tensor.ownership import verify_ownership
+
+
+class World(Recorder):
+    """Externs give copies: the interpreter spoils what is freed."""
+
+    def extern(self, name: str, args: list[Any]) -> list[Any]:
+        return deepcopy(super().extern(name, args))
+
+
+Outcome = tuple[list[str], str]  # lines printed, and the message of a stop
+
+
+def planned(text: str, kernels: Mapping[str, Kernel]) -> Module:
+    """The module of a text after the memory plan, verified in every way."""
+    module = parse_module(text)
+    verify(module, "host")
+    takes = memory.plan(module, kernels)
+    verify(module, "host")
+    verify_ownership(module, takes, kernels)
+    return module
+
+
+def interpreted(text: str, kernels: Mapping[str, Kernel], plan: bool = False) -> Outcome:
+    module = planned(text, kernels) if plan else parse_module(text)
+    services = World()
+    interpreter = Interpreter(module, services, lambda name, outputs, inputs: run_kernel(kernels[name], outputs, inputs))
+    try:
+        interpreter.call("main", [])
+    except Stop as e:
+        return services.lines, e.message
+    return services.lines, ""
+
+
+def natively(text: str, kernels: Mapping[str, Kernel]) -> tuple[Outcome, Native]:
+    services = World()
+    native = Native(emit(planned(text, kernels), kernels), services)
+    try:
+        native.run()
+    except Stop as e:
+        return (services.lines, e.message), native
+    return (services.lines, ""), native
+
+
+def same(text: str, kernels: Mapping[str, Kernel] | None = None) -> Native:
+    """Both agree, the interpreter before and after the plan; gives the native run for more questions. Nothing leaks."""
+    kernels = kernels or {}
+    expected = interpreted(text, kernels)
+    assert interpreted(text, kernels, plan=True) == expected, print_module(planned(text, kernels))
+    outcome, native = natively(text, kernels)
+    assert outcome == expected
+    if not expected[1]:
+        assert native.context.tape == native.context.tape_begin, "the tape is not empty"
+        tape = CHUNK + 64 if native.context.tape_begin else 0  # its first chunk is kept
+        assert native.context.used == tape, "buffers are left"
+    return native
