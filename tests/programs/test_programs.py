@@ -1,0 +1,88 @@
+"""The programs that users run, as users run them: compiled, and by the interpreter. `reference.py` worked out what they print."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))
+assert _spec is not None and _spec.loader is not None
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+
+def tlc(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `tlc` in the root of the repository, with these changes of the environment."""
+    command = [sys.executable, "-m", "tlc", *args]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False)
+
+
+# a small one for the interpreter as well, which is slow
+CASES = [
+    ("nbody", {"steps": 100}, True),
+    ("nbody", {"steps": 5000}, False),
+    ("sieve", {"n": 10_000}, False),
+    ("sieve", {"n": 200}, True),
+    ("sieve", {"n": 1}, True),
+    ("mandelbrot", {"width": 60, "height": 22, "limit": 50}, False),
+    ("mandelbrot", {"width": 19, "height": 7, "limit": 20}, True),
+    ("linear_regression", {"points": 200, "steps": 151}, False),
+    ("linear_regression", {"points": 64, "steps": 30, "seed": 7}, True),
+]
+
+
+@pytest.mark.parametrize(("program", "flags", "interpreted"), CASES)
+def test_output(program: str, flags: dict[str, int], interpreted: bool) -> None:
+    expected = getattr(reference, program)(**flags)
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    for compiler_flags in (["-O0"], ["-O2"], ["--interp"]) if interpreted else (["-O2"],):
+        done = tlc(*compiler_flags, f"programs/{program}.tl", *words)
+        assert (done.stdout, done.returncode) == (expected, 0), f"{compiler_flags}: {done.stderr}"
+
+
+def test_the_reference_knows_published_values() -> None:
+    """The generator's known answers (from its authors' test vectors), and the benchmark's energy after 1,000 steps."""
+    for key, counter, words in [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ]:
+        assert reference.threefry(key, counter) == words
+    assert reference.nbody(1000) == "-0.169075164\n-0.169087605\n"
+
+
+def test_mnist_learns_on_the_sample(tmp_path: Path) -> None:
+    done = tlc("programs/mnist_mlp.tl", "--epochs", "3", TLC_DATA="", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "the sample of MNIST that comes with tlc" in done.stderr
+    lines = [re.fullmatch(r"epoch (\d)  loss (\d\.\d{4})  test accuracy (\d\d\.\d\d)%", line) for line in done.stdout.splitlines()]
+    assert [m and m[1] for m in lines] == ["0", "1", "2"]
+    losses = [float(m[2]) for m in lines if m]
+    assert losses == sorted(losses, reverse=True)
+    last = lines[-1]
+    assert last and float(last[3]) > 91.0
+
+
+def test_flags_of_a_program() -> None:
+    done = tlc("programs/mnist_mlp.tl", "--help")
+    assert done.returncode == 0
+    assert "usage: tlc programs/mnist_mlp.tl [flags]" in done.stdout
+    assert "--lr X" in done.stdout and "(default 0.002)" in done.stdout
+    done = tlc("programs/mnist_mlp.tl", "--epoch", "3")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no flag `--epoch`; did you mean `--epochs`?" in done.stderr
+
+
+def test_a_program_that_stops() -> None:
+    done = tlc("programs/sieve.tl", "--n", "-5")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there are no numbers below -5 to sieve" in done.stderr
+    assert "programs/sieve.tl:" in done.stderr

@@ -1,0 +1,33 @@
+"""Every stop at run time of the catalogue: its program stops with that code, compiled and interpreted, and its mend does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tlc.driver import cli
+from tlc.driver.report import STOPS
+from tlc.frontend.errors import ERRORS
+
+CODES = [code for code in ERRORS if code.startswith("R")]
+
+
+@pytest.mark.parametrize("mode", ["-O2", "--interp"])
+@pytest.mark.parametrize("code", CODES)
+def test_stop(code: str, mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    row = ERRORS[code]
+    path = tmp_path / "x.tl"
+    path.write_text(row.bad)
+    status = cli.main([mode, str(path)])
+    err = capfd.readouterr().err
+    assert status == 1, err
+    assert f"error[{code}]: " in err
+    assert f"{path}:" in err
+    path.write_text(row.mend)
+    status = cli.main([mode, str(path)])
+    assert status == 0, capfd.readouterr().err
+
+
+def test_every_kind_has_a_code() -> None:
+    assert sorted(STOPS.values()) == CODES
