@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 
@@ -38,10 +39,18 @@ class Space(Enum):
 # ---------------------------------------------------------------- expressions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Const:
+    """Equal when the bits are: 0.0 and -0.0 differ, nan equals itself."""
+
     value: bool | int | float
     elem: Elem
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self.elem is other.elem and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.elem))
 
 
 @dataclass(frozen=True)
@@ -174,3 +183,14 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 def const(value: int) -> Const:
     return Const(value, Elem.I64)
+
+
+def op(name: str, *args: Expr, elem: Elem | None = None) -> Op:
+    """An op whose result type follows from its row and operands; `elem` is needed where the row says `type`."""
+    gives = SCALAR_OPS[name].gives
+    if gives == "bool":
+        elem = Elem.BOOL
+    elif gives == "same":
+        elem = args[-1].elem
+    assert elem is not None, name
+    return Op(name, elem, args)

@@ -1,0 +1,338 @@
+"""The command line: `tlc [flags] prog.tl [flags of main]` and the commands.
+
+Exit status: 0 fine, 1 the program failed, 2 wrong usage, 3 a compile error, 4 a failure of the compiler itself.
+Heavy parts are imported where they are used, so that `--help`, `--version` and a typing mistake answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tlc.driver import flags as flag
+from tlc.driver import report
+from tlc.driver.flags import Flag, HelpAsked, UsageError, Value
+from tlc.frontend.diagnostics import CompileError
+from tlc.frontend.types import Elem
+
+if TYPE_CHECKING:
+    from tlc.driver.pipeline import Options
+    from tlc.frontend.source import Source
+    from tlc.frontend.typed import Program
+
+OK, FAILED, USAGE, COMPILE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+# fmt: off
+FLAGS = (
+    Flag("level", Elem.I64, 2, "how much to optimize", words=(("-O0", 0), ("-O1", 1), ("-O2", 2))),
+    Flag("interp", Elem.BOOL, False, "run the interpreter of unoptimized SSA: slow, plain, the meaning of the language"),
+    Flag("threads", Elem.I64, 1, "threads of the running program"),
+    Flag("host", Elem.STR, "llvm", "what makes the scalar code", choices=("llvm", "x86")),
+    Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=("cpu", "cuda", "cuda-emulated")),
+    Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
+    Flag("verify", Elem.BOOL, False, "check the program's form after every pass"),
+    Flag("disable", Elem.STR, "", "passes to leave out, separated by commas"),
+    Flag("error_format", Elem.STR, "text", "how diagnostics are written", choices=report.FORMATS),
+    Flag("version", Elem.BOOL, False, "print the version and stop"),
+)
+# fmt: on
+
+STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "llvm")
+EARLY_STAGES = ("tokens", "ast", "typed")  # those that the values of main's flags cannot change
+STAGES_TO_COME = ("mir", "asm", "c", "cuda", "ptx")
+
+
+@dataclass(frozen=True)
+class Command:
+    """`tlc NAME WORDS`. `run` is None for what the design has and this version has not."""
+
+    name: str
+    words: str
+    doc: str
+    run: Callable[[Request], int] | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command with its arguments, and the flags of `tlc`, all of them."""
+
+    words: list[str]
+    flags: Mapping[str, Value]
+
+    @property
+    def form(self) -> str:
+        return str(self.flags["error_format"])
+
+    def options(self, values: Mapping[str, Value] | None = None) -> Options:
+        from tlc.driver.pipeline import Options
+
+        disable = tuple(name for name in str(self.flags["disable"]).split(",") if name)
+        return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values, bool(self.flags["interp"]))
+
+
+# ---------------------------------------------------------------- the entry
+
+
+def entry() -> None:
+    """The console script."""
+    status = main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = _closed()
+    sys.exit(status)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `tlc` with these arguments; gives the exit status."""
+    form = "text"
+    try:
+        if sys.flags.optimize >= 2:
+            raise UsageError("`python -OO` drops the documentation strings that the parser is made of; run without `-OO`")
+        try:
+            given, words = flag.parse_until_word(FLAGS, argv)
+        except HelpAsked:
+            print(help_text())
+            return OK
+        request = Request(words, flag.complete(FLAGS, given))
+        form = request.form
+        if request.flags["version"]:
+            return _version()
+        _refuse(request)
+        return _dispatch(request)
+    except UsageError as error:
+        report.message(str(error), form)
+        return USAGE
+    except CompileError as error:
+        report.diagnostics(error.diagnostics, form)
+        return COMPILE
+    except KeyboardInterrupt:
+        report.message("stopped by Ctrl-C", form)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _closed()
+    except Exception as error:
+        return _failed(error, argv, form)
+
+
+def help_text() -> str:
+    """What `tlc --help` prints."""
+    usage = [("tlc [flags] PROGRAM.tl [flags of its main]", "compile a program and run it")]
+    usage += [(f"tlc [flags] {command.name} {command.words}".rstrip(), command.doc) for command in COMMANDS if command.run is not None]
+    width = max(len(left) for left, _ in usage)
+    lines = [f"  {left:{width}}  {right}" for left, right in usage]
+    return "\n".join(["usage:", *lines, "", "flags of tlc, before the program:", *flag.help_lines(FLAGS)])
+
+
+def _dispatch(request: Request) -> int:
+    if not request.words:
+        raise UsageError("no program given; the interactive prompt is not supported yet (`tlc --help` says what is)")
+    first, *rest = request.words
+    command = next((c for c in COMMANDS if c.name == first), None)
+    if command is not None:
+        if command.run is None:
+            raise UsageError(f"`tlc {first}` is not supported yet")
+        if rest[:1] in (["--help"], ["-h"]):
+            print(f"usage: tlc [flags] {command.name} {command.words}\n\n{command.doc}")
+            return OK
+        return command.run(Request(rest, request.flags))
+    if Path(first).suffix:
+        return _run(request)
+    hint = f"; did you mean `{first}.tl`?" if Path(f"{first}.tl").is_file() else flag.near(first, [c.name for c in COMMANDS if c.run])
+    raise UsageError(f"`{first}` is neither a program (its name ends in `.tl`) nor a command of tlc{hint}")
+
+
+def _refuse(request: Request) -> None:
+    """Flags that the design has and this version has not."""
+    for name, supported in (("host", "llvm"), ("device", "cpu"), ("strict_fp", False)):
+        value = request.flags[name]
+        if value != supported:
+            word = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+            raise UsageError(f"`{word}` is not supported yet")
+    threads = int(request.flags["threads"])
+    if threads < 1:
+        raise UsageError(f"`--threads` needs a number of threads, found {threads}")
+    if threads > 1:
+        raise UsageError(f"`--threads {threads}` is not supported yet: programs run on one thread")
+
+
+# ---------------------------------------------------------------- the commands
+
+
+def _run(request: Request) -> int:
+    """`tlc prog.tl`"""
+    path, *args = request.words
+    source = _source(path)
+    from tlc.backends.runtime.services import WorldServices
+    from tlc.driver import pipeline
+
+    program = pipeline.front(source)
+    values = _main_flags(path, program, args)
+    if values is None:
+        return OK
+    services = WorldServices()
+    try:
+        pipeline.run(program, request.options(values), services)
+    finally:
+        services.close()
+    return OK
+
+
+def _check(request: Request) -> int:
+    """Every program is looked at, whatever the others say."""
+    if not request.words:
+        raise UsageError("`tlc check` needs a program")
+    sources = [_source(path) for path in request.words]
+    from tlc.driver import pipeline
+
+    status = OK
+    for source in sources:
+        try:
+            pipeline.front(source)
+        except CompileError as error:
+            report.diagnostics(error.diagnostics, request.form)
+            status = COMPILE
+    return status
+
+
+def _emit(request: Request) -> int:
+    """`tlc emit STAGE prog.tl [--fn NAME] [flags of main]`: what `tlc prog.tl [flags of main]` would make."""
+    function, words = _take_fn(request.words)
+    if not words:
+        raise UsageError(f"`tlc emit` needs a stage ({', '.join(STAGES)}) and a program")
+    stage, *words = words
+    if stage in STAGES_TO_COME:
+        raise UsageError(f"`tlc emit {stage}` is not supported yet")
+    if stage not in STAGES:
+        raise UsageError(f"there is no stage `{stage}`{flag.near(stage, STAGES)}; the stages are {', '.join(STAGES)}")
+    if not words:
+        raise UsageError(f"`tlc emit {stage}` needs a program")
+    path, *args = words
+    source = _source(path)
+    from tlc.driver import pipeline
+    from tlc.driver.excerpt import definitions, excerpt
+    from tlc.driver.token_text import token_text
+
+    if stage == "tokens":
+        print(token_text(source))
+        return OK
+    values = None
+    if args or stage not in EARLY_STAGES:
+        values = _main_flags(path, pipeline.front(source), args)
+        if values is None:
+            return OK
+    text = pipeline.emit(source, stage, "", request.options(values)).rstrip("\n")
+    if function:
+        part = excerpt(text, function)
+        if not part:
+            names = [name for name, _ in definitions(text)]
+            raise UsageError(f"there is no function `{function}` in `{stage}`{flag.near(function, names)}; there are {', '.join(names)}")
+        text = part
+    print(text)
+    return OK
+
+
+def _take_fn(words: list[str]) -> tuple[str, list[str]]:
+    """The name after `--fn`, wherever it stands (`fn` is a keyword, so no parameter of a main has that name), and the other words."""
+    function, rest = "", []
+    left = iter(words)
+    for word in left:
+        if word == "--fn" or word.startswith("--fn="):
+            function = word[5:] or next(left, "")
+            if not function:
+                raise UsageError("`--fn` needs the name of a function: `--fn NAME`")
+        else:
+            rest.append(word)
+    return function, rest
+
+
+def _explain(request: Request) -> int:
+    from tlc.frontend.errors import ERRORS
+
+    if len(request.words) != 1:
+        raise UsageError("`tlc explain` needs one code, such as `tlc explain E0101`")
+    code = request.words[0].upper()
+    row = ERRORS.get(code)
+    if row is None:
+        raise UsageError(f"there is no code `{request.words[0]}`{flag.near(code, ERRORS)}")
+    print(f"{row.code}: {row.title}\n\n{row.cause}\n")
+    for title, text in (("This shows it:", row.bad), ("This is right:", row.mend)):
+        if text:
+            print(title + "\n\n" + "\n".join(f"    {line}".rstrip() for line in text.rstrip("\n").split("\n")) + "\n")
+    return OK
+
+
+def _version() -> int:
+    from tlc.driver.crash import versions
+
+    print(versions())
+    return OK
+
+
+TO_COME = ("fmt", "build", "opt", "profile", "tune", "explore", "bisect", "doc", "lsp", "data", "cache")
+# fmt: off
+COMMANDS = (
+    Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
+    Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   f"print a stage: {' '.join(STAGES)}",              _emit),
+    Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
+    *(Command(name, "", "", None) for name in TO_COME),
+)
+# fmt: on
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _source(path: str) -> Source:
+    """Read a program. A file that cannot be read is wrong usage."""
+    from tlc.frontend.source import Source
+
+    if not path.endswith(".tl"):
+        raise UsageError(f"`{path}` is no program: its name does not end in `.tl`")
+    try:
+        return Source(path, Path(path).read_bytes().decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {(error.strerror or str(error)).lower()}") from None
+
+
+def _main_flags(path: str, program: Program, args: Sequence[str]) -> dict[str, Value] | None:
+    """The values for main's parameters; None after printing them for `--help`."""
+    if program.main is None:
+        raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
+    flags = flag.of_main(program.flags)
+    try:
+        return flag.parse(flags, args)
+    except HelpAsked:
+        doc = f"{program.doc.strip()}\n\n" if program.doc.strip() else ""
+        print(f"{doc}usage: tlc {path} [flags]\n\nflags:\n" + "\n".join(flag.help_lines(flags)))
+        return None
+
+
+def _failed(error: Exception, argv: Sequence[str], form: str) -> int:
+    """The running program stopped itself, or the compiler has a fault."""
+    from tlc.backends.runtime.stop import RuntimeStop
+    from tlc.driver import crash
+    from tlc.frontend.source import NOWHERE
+    from tlc.ssa.interp import Stop
+
+    if isinstance(error, Stop):
+        report.stop(error.message, error.span, error.kind, form)
+        return FAILED
+    if isinstance(error, RuntimeStop):
+        report.stop(error.message, NOWHERE, "extern", form)
+        return FAILED
+    program = next((Path(word) for word in argv if word.endswith(".tl") and Path(word).is_file()), None)
+    report.say(crash.describe(error, argv, program))
+    return INTERNAL
+
+
+def _closed() -> int:
+    """Whoever read our output has gone: say nothing more, also not when Python closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED

@@ -1,0 +1,57 @@
+"""What goes to standard error: diagnostics, stops of the running program, wrong usage; as text for people or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+
+from tlc.frontend.diagnostics import Diagnostic
+from tlc.frontend.source import NOWHERE, Span
+
+FORMATS = ("text", "json")
+
+# why a program stopped (the `kind` of a check) -> its code in the catalogue
+STOPS = {
+    "index": "R0001",
+    "slice": "R0002",
+    "division": "R0003",
+    "cast": "R0004",
+    "reshape": "R0005",
+    "range": "R0006",
+    "empty": "R0007",
+    "assert": "R0008",
+    "fail": "R0009",
+    "recursion": "R0010",
+    "memory": "R0011",
+    "extern": "R0012",
+}
+
+
+def diagnostics(found: Iterable[Diagnostic], form: str) -> None:
+    """Print diagnostics, in the order they are given."""
+    from tlc.driver.render import render_all, to_json
+
+    say("\n".join(map(to_json, found)) if form == "json" else render_all(found, _color()).rstrip("\n"))
+
+
+def message(text: str, form: str) -> None:
+    """Print an error that has no place in a source."""
+    say(json.dumps({"severity": "error", "message": text}) if form == "json" else f"error: {text}")
+
+
+def stop(text: str, span: Span, kind: str, form: str) -> None:
+    """Print why and where the running program stopped."""
+    if span == NOWHERE:
+        message(text, form)
+    else:
+        diagnostics([Diagnostic(STOPS[kind], text, span)], form)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _color() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,277 @@
+"""Applying a function value to arguments: order, defaults, fitting, lifting.
+
+arrange       arguments by position and name -> one a parameter, defaults filled in
+Application   struct lifting, then dimensions (`lifting.py` has the loops), then the variables of the signature are bound
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tlc.frontend import ast, typed
+from tlc.frontend.check import keys
+from tlc.frontend.check.body import Body
+from tlc.frontend.check.build import Bindings, read
+from tlc.frontend.check.callee import function_of
+from tlc.frontend.check.cells import BOUNDS, Mismatch, elem_of
+from tlc.frontend.check.dimension import dims_of_value, extent_of, is_i64
+from tlc.frontend.check.functions import FunctionValue, Site
+from tlc.frontend.check.lifting import Operand, over_dims, over_structs
+from tlc.frontend.check.pending import Outline
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.scope import Kind, Scope, near
+from tlc.frontend.check.signature import Bindings as Bound
+from tlc.frontend.check.signature import Parameter, Signature, finish, is_tree, match, rank_of, substitute
+from tlc.frontend.diagnostics import Label
+from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.source import Span
+from tlc.frontend.typed import Local, TypeParam
+from tlc.frontend.types import I64, UNIT, Elem, FunctionType, TensorType, TupleType
+
+Given = tuple[Parameter, ast.Expr | typed.Expr]  # a typed expression is a default that was checked in its own module
+
+
+def call(body: Body, fn: FunctionValue, args: Sequence[ast.Argument], span: Span) -> typed.Expr:
+    """`fn(args)`"""
+    sig = fn.signature(body)
+    given = arrange(body, fn, sig, args, span)
+    functions: dict[str, ast.Expr] = {}
+    values: list[typed.Expr] = []
+    for p, a in given:
+        if isinstance(p.type, FunctionType):
+            assert not isinstance(a, typed.Expr)
+            functions[p.name] = a
+        else:
+            values.append(a if isinstance(a, typed.Expr) else argument(body, a))
+    return apply(body, fn, values, functions, span)
+
+
+def argument(body: Body, node: ast.Expr) -> typed.Expr:
+    """The value of an argument."""
+    value = body.expr(node)
+    if value.type == UNIT:
+        raise fail("E0503", "this has no value to pass", node.span)
+    return value
+
+
+def arrange(body: Body, fn: FunctionValue, sig: Signature, args: Sequence[ast.Argument], span: Span) -> list[Given]:
+    """One expression a parameter, in the order of the parameters."""
+    found: dict[str, ast.Expr] = {}
+    for k, a in enumerate(args):
+        if a.name:
+            if a.name not in {p.name for p in sig.params}:
+                raise fail("E0401", f"`{fn.name}` has no parameter `{a.name}`", a.span, help=near(a.name, [p.name for p in sig.params]))
+            name = a.name
+        else:
+            if k >= len(sig.params):
+                raise fail("E0401", f"`{fn.name}` takes {_count(len(sig.params))}, {len(args)} are given", a.span, "one too many")
+            name = sig.params[k].name
+        if name in found:
+            raise fail("E0401", f"`{name}` is given twice", a.span)
+        found[name] = a.value
+    out: list[Given] = []
+    for p in sig.params:
+        if p.name in found:
+            out.append((p, found[p.name]))
+        elif p.default is not None:
+            out.append((p, default(body, fn, p)))
+        else:
+            labels = (Label(p.span, "declared here"),) if p.span.source.text else ()
+            raise fail("E0401", f"`{fn.name}` needs an argument for `{p.name}`", span, labels=labels)
+    return out
+
+
+def _count(n: int) -> str:
+    return "no arguments" if n == 0 else "1 argument" if n == 1 else f"{n} arguments"
+
+
+def default(body: Body, fn: FunctionValue, p: Parameter) -> typed.Expr:
+    """The default value of a parameter, as its own module understands it."""
+    assert p.default is not None
+    decl = fn.default_scope(body)
+    if decl is None:
+        return body.expr(p.default)
+    saved = body.module, body.scope
+    body.module, body.scope = decl.module, Scope(None, Kind.FUNCTION)
+    try:
+        return body.expr(p.default)
+    finally:
+        body.module, body.scope = saved
+
+
+# ---------------------------------------------------------------- fitting
+
+
+def apply(body: Body, fn: FunctionValue, values: list[typed.Expr], functions: dict[str, ast.Expr], span: Span) -> typed.Expr:
+    """The call with these values (for the parameters that are no functions), lifted where they are larger than asked."""
+    sig = fn.signature(body)
+    params = [p for p in sig.params if not isinstance(p.type, FunctionType)]
+    return Application(body, fn, sig, params, functions, span).apply(values)
+
+
+@dataclass(frozen=True)
+class Application:
+    """A call while its arguments are fitted. `params` are the parameters that are no functions; values go with them."""
+
+    body: Body
+    fn: FunctionValue
+    sig: Signature
+    params: list[Parameter]
+    functions: dict[str, ast.Expr]
+    span: Span
+
+    def apply(self, values: list[typed.Expr]) -> typed.Expr:
+        """Arguments that are dimensions of the signature are bound before anything is lifted, so that types can speak of them."""
+        for v in values:
+            keys.use(self.body, v, v.span)
+        before = Bindings()
+        values = [self._dimension(p, v, before) for p, v in zip(self.params, values, strict=True)]
+        return before.wrap(self.lift(values))
+
+    def _dimension(self, p: Parameter, value: typed.Expr, before: Bindings) -> typed.Expr:
+        if p.dim in self.sig.in_types and is_i64(value.type):
+            return extent_of(self.body, value, before, p.name)[0]
+        return value
+
+    # ------------------------------------------------------------ lifting
+
+    def lift(self, values: list[typed.Expr]) -> typed.Expr:
+        """Struct lifting first, then dimensions."""
+        what = f"`{self.fn.name}`"
+        operands = [Operand(v, _rank(p), p.name, _is_key(p)) for p, v in zip(self.params, values, strict=True)]
+        trees = [p for p, v in zip(self.params, values, strict=True) if isinstance(p.type, TensorType) and is_tree(v.type)]
+        if trees:
+            self._no_dims(trees)
+            for p, v in zip(self.params, values, strict=True):
+                if not isinstance(p.type, TensorType) and is_tree(v.type):
+                    raise misfit(self.fn, trees[0], values[self.params.index(trees[0])], Mismatch())
+            return over_structs(self.body, operands, self.lift, self.span, what, any(_wants_real(p) for p in trees))
+        for p, o in zip(self.params, operands, strict=True):
+            too_small = o.rank is not None and len(dims_of_value(o.value)) < o.rank
+            if too_small or (o.extra and isinstance(p.type, TensorType) != isinstance(o.value.type, TensorType)):
+                raise misfit(self.fn, p, o.value, Mismatch())
+        self._no_dims([p for p, o in zip(self.params, operands, strict=True) if o.extra])
+        return over_dims(self.body, operands, lambda inner: self.fit(inner, values), self.span, what)
+
+    def _no_dims(self, lifted: list[Parameter]) -> None:
+        """What cannot be lifted: a parameter that occurs in a dimension, a function whose result has `?`."""
+        for p in lifted:
+            if p.dim is not None and p.dim in self.sig.in_types:
+                message = f"`{self.fn.name}` cannot be lifted over `{p.name}`, which is a dimension in its signature"
+                raise fail("E0404", message, self.span, help="write the loop: `for[i] ...`")
+        if lifted and self.sig.fresh:
+            message = f"`{self.fn.name}` cannot be lifted: its result has a dimension that only the run knows"
+            raise fail("E0404", message, self.span, help="write the loop")
+
+    # ------------------------------------------------------------ fitting
+
+    def fit(self, values: list[typed.Expr], given: list[typed.Expr]) -> typed.Expr:
+        """The call of arguments that need no lifting. `given` are the arguments as they were, for messages."""
+        binds = Bound()
+        own = {p.dim for p in self.params if p.dim is not None}
+        bindable = frozenset({*self.sig.dims, *own})
+        before = Bindings()
+        values = list(values)
+        for k, p in enumerate(self.params):
+            if p.dim is not None:
+                self._match(p, values[k], given[k], binds, bindable)
+                if p.dim in self.sig.in_types:
+                    values[k], binds.dims[p.dim] = extent_of(self.body, values[k], before, p.name)
+        for p, v, g in zip(self.params, values, given, strict=True):
+            if p.dim is None:
+                self._match(p, v, g, binds, bindable)
+        try:
+            finish(binds, bindable)
+        except Mismatch as m:
+            raise self._disagree(given, m) from None
+        outlines = []
+        for p in self.sig.params:
+            if isinstance(p.type, FunctionType):
+                outlines.append((p.name, _function(self.body, p, self.functions[p.name], binds, bindable)))
+        return before.wrap(self.fn.emit(self.body, Site(binds, values, outlines, self.span)))
+
+    def _match(self, p: Parameter, value: typed.Expr, given: typed.Expr, binds: Bound, bindable: frozenset[DimVar]) -> None:
+        if p.type is None:
+            return
+        try:
+            match(p.type, value.type, binds, bindable)
+        except Mismatch as m:
+            raise misfit(self.fn, p, given, m) from None
+
+    def _disagree(self, given: list[typed.Expr], m: Mismatch) -> Failed:
+        labels = tuple(Label(v.span, f"`{p.name}` is `{v.type}`") for p, v in zip(self.params, given, strict=True) if dims_of_value(v))
+        return fail("E0402", f"the dimensions of the arguments of `{self.fn.name}` do not agree", self.span, m.reason, labels, m.help)
+
+
+def _rank(p: Parameter) -> int | None:
+    if p.type is None or isinstance(p.type, TypeParam | TupleType):
+        return None
+    return rank_of(p.type)
+
+
+def _is_key(p: Parameter) -> bool:
+    return isinstance(p.type, TensorType) and elem_of(p.type) is Elem.KEY
+
+
+def _wants_real(p: Parameter) -> bool:
+    assert isinstance(p.type, TensorType)
+    elem = elem_of(p.type)
+    return elem.is_real if isinstance(elem, Elem) else isinstance(elem, TypeParam) and elem.bound == "float"
+
+
+def misfit(fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch) -> Failed:
+    """An argument that does not fit its parameter."""
+    labels: list[Label] = []
+    if p.span.source.text:
+        labels.append(Label(p.span, f"`{p.name}: {p.type}` is wanted"))
+    for v in dict.fromkeys(dim_atoms(value)):
+        if v.span.source.text and v.span != value.span:
+            labels.append(Label(v.span, f"`{v.name}` comes from here"))
+    help = m.help
+    if not help and isinstance(p.type, TensorType) and isinstance(value.type, TensorType):
+        wanted, found = elem_of(p.type), elem_of(value.type)
+        if isinstance(wanted, Elem) and isinstance(found, Elem) and wanted is not found and wanted.is_num:
+            help = f"convert with `{wanted}(...)`"
+    elif not help and isinstance(p.type, TensorType) and isinstance(elem_of(p.type), TypeParam):
+        help = f"its element type must be one of {', '.join(map(str, BOUNDS['num']))}"
+    message = f"the argument `{p.name}` of `{fn.name}` must be `{p.type}`, found `{value.type}`"
+    return fail("E0402", message, value.span, f"this is `{value.type}`", tuple(labels), help, (m.reason,) if m.reason else ())
+
+
+def dim_atoms(value: typed.Expr) -> list[DimVar]:
+    return [a for d in dims_of_value(value) for a in d.atoms()]
+
+
+# ---------------------------------------------------------------- arguments of function type
+
+
+def _function(body: Body, p: Parameter, node: ast.Expr, binds: Bound, bindable: frozenset[DimVar]) -> Outline:
+    """A function passed for a parameter: `fn(a, b) => f(a, b)` with the parameter's types."""
+    assert isinstance(p.type, FunctionType)
+    fn = function_of(body, node)
+    if fn is None:
+        raise fail("E0402", f"`{p.name}` must be a function `{p.type}`", node.span)
+    type = substitute_known(p.type, binds)
+    locals = [
+        Local(f"a{k}", t, dim=Dim.var(DimVar(f"a{k}", node.span)) if t == I64 else None, span=node.span) for k, t in enumerate(type.params)
+    ]
+    sig = fn.signature(body)
+    if len(sig.params) < len(locals) or any(q.default is None for q in sig.params[len(locals) :]):
+        raise fail("E0402", f"`{p.name}` must be a function `{p.type}`, this one takes {_count(len(sig.params))}", node.span)
+    values: list[typed.Expr] = [read(i, node.span) for i in locals]
+    values += [default(body, fn, q) for q in sig.params[len(locals) :]]
+    with body.no_escape(pure=False):
+        result = apply(body, fn, values, {}, node.span)
+    try:
+        match(type.result, result.type, binds, bindable)
+    except Mismatch as m:
+        message = f"`{p.name}` must give `{type.result}`, this function gives `{result.type}`"
+        raise fail("E0402", message, node.span, help=m.help, notes=(m.reason,) if m.reason else ()) from None
+    return Outline(tuple(locals), result, "fn")
+
+
+def substitute_known(type: FunctionType, binds: Bound) -> FunctionType:
+    """The parameter types with what the other arguments bound; the result may still have variables."""
+    params = tuple(substitute(p, binds) for p in type.params)
+    return FunctionType(params, type.result)

@@ -1,0 +1,103 @@
+"""Which function an expression means: a name, an anonymous function, or `grad(f)` and its kin. None if it is a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tlc.frontend import ast
+from tlc.frontend.check.body import Body
+from tlc.frontend.check.functions import Closure, DefinedFunction, Derivative, FunctionValue
+from tlc.frontend.check.report import Failed, fail, unsupported
+from tlc.frontend.check.scope import Entity, FunctionDecl, FunctionName, Poisoned
+
+Transform = Callable[[Body, ast.Call], FunctionValue]
+
+
+def function_of(body: Body, node: ast.Expr) -> FunctionValue | None:
+    """The function that an expression means, or None. Raises Failed for a transformation that is used wrongly."""
+    match node:
+        case ast.Lambda():
+            return Closure.make(body, node)
+        case ast.Name():
+            found = body.scope.lookup(node.name)
+            if isinstance(found, FunctionName):
+                return found.value
+            if isinstance(found, Poisoned):
+                raise Failed
+            if found is not None:
+                return None
+            return _entity(body.session.entity(body.module, [node.name], node.span))
+        case ast.Field():
+            path = path_of(body, node)
+            return _entity(body.session.entity(body.module, path, node.span)) if path is not None else None
+        case ast.Call(callee=ast.Name()) if transform(body, node) is not None:
+            found_transform = transform(body, node)
+            assert found_transform is not None
+            return found_transform(body, node)
+        case _:
+            return None
+
+
+def _entity(entity: Entity | None) -> FunctionValue | None:
+    if isinstance(entity, Poisoned):
+        raise Failed
+    return DefinedFunction(entity) if isinstance(entity, FunctionDecl) else None
+
+
+def path_of(body: Body, node: ast.Expr) -> list[str] | None:
+    """`nn.linear` as a path, if it begins with a name that no local hides."""
+    match node:
+        case ast.Name():
+            return [node.name] if body.scope.lookup(node.name) is None else None
+        case ast.Field():
+            base = path_of(body, node.base)
+            return [*base, node.name] if base is not None else None
+        case _:
+            return None
+
+
+# ---------------------------------------------------------------- grad and its kin
+
+
+def transform(body: Body, node: ast.Call) -> Transform | None:
+    """The transformation of functions that a call names, unless a definition of the program has taken the name."""
+    if not isinstance(node.callee, ast.Name) or body.scope.lookup(node.callee.name) is not None:
+        return None
+    found = TRANSFORMS.get(node.callee.name)
+    return found if found is not None and node.callee.name not in body.module.names else None
+
+
+def _of(body: Body, node: ast.Call) -> FunctionValue:
+    """The function inside `grad(f)`."""
+    assert isinstance(node.callee, ast.Name)
+    name = node.callee.name
+    if len(node.args) != 1 or node.args[0].name:
+        raise fail("E0603", f"`{name}` takes one function", node.span, help=f"the arguments follow: `{name}(f)(x)`")
+    fn = function_of(body, node.args[0].value)
+    if fn is None:
+        raise fail("E0603", f"`{name}` takes a function", node.args[0].span, "this is none", help=f"the arguments follow: `{name}(f)(x)`")
+    return fn
+
+
+def _grad(body: Body, node: ast.Call) -> FunctionValue:
+    return Derivative(_of(body, node), value=False)
+
+
+def _value_and_grad(body: Body, node: ast.Call) -> FunctionValue:
+    return Derivative(_of(body, node), value=True)
+
+
+def _not_yet(body: Body, node: ast.Call) -> FunctionValue:
+    assert isinstance(node.callee, ast.Name)
+    raise unsupported(f"`{node.callee.name}`", node.span)
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "grad": _grad,
+    "value_and_grad": _value_and_grad,
+    "jvp": _not_yet,
+    "vjp": _not_yet,
+    "jacobian": _not_yet,
+    "hessian": _not_yet,
+    "checkpoint": _not_yet,
+}

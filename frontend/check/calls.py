@@ -1,0 +1,149 @@
+"""Calls: of functions, of structs (construction), of element types (conversion), of builtins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tlc.frontend import ast, typed
+from tlc.frontend.check.apply import argument, call
+from tlc.frontend.check.body import Body, expression
+from tlc.frontend.check.build import Bindings
+from tlc.frontend.check.builtins import BUILTINS, conversion, scalar_call
+from tlc.frontend.check.callee import TRANSFORMS, function_of, path_of
+from tlc.frontend.check.cells import Mismatch, known_elem
+from tlc.frontend.check.dimension import extent_of
+from tlc.frontend.check.functions import Derivative, FunctionValue
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.scope import FunctionDecl, Poisoned, StructEntity, TypeName, near
+from tlc.frontend.check.signature import Bindings as Bound
+from tlc.frontend.check.signature import as_type, finish, match, struct_pattern, substitute
+from tlc.frontend.check.type_nodes import ELEMS
+from tlc.frontend.diagnostics import Label
+from tlc.frontend.dims import DimVar
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.source import Span
+from tlc.frontend.types import TensorType
+
+
+@expression(ast.Call)
+def call_expression(body: Body, node: ast.Call) -> typed.Expr:
+    if isinstance(node.callee, ast.Name):
+        found = body.scope.lookup(node.callee.name)
+        if isinstance(found, TypeName):
+            return _convert_to(body, node, found)
+        if found is None:
+            special = _special(body, node, node.callee.name)
+            if special is not None:
+                return special
+    fn = function_of(body, node.callee)
+    if fn is not None:
+        return _call(body, fn, node)
+    path = path_of(body, node.callee)
+    if path is not None:
+        entity = body.session.entity(body.module, path, node.callee.span)
+        if isinstance(entity, StructEntity):
+            return construct(body, entity, node.args, node.span)
+        if isinstance(entity, Poisoned):
+            raise Failed
+        if entity is None:
+            raise _unknown(body, path, node.callee.span)
+    raise fail("E0403", "this is no function", node.callee.span, "it is called here")
+
+
+def _special(body: Body, node: ast.Call, name: str) -> typed.Expr | None:
+    """A call of what the compiler itself knows, unless the program has a definition of that name."""
+    entity = body.module.names.get(name)
+    if entity is not None and not (body.module.trusted and name in BUILTINS and not isinstance(entity, FunctionDecl)):
+        return None
+    if name in ELEMS and name != "key":
+        return conversion(body, ELEMS[name], node)
+    if name.startswith("__") and body.module.trusted:
+        return scalar_call(body, name[2:], node)
+    if name in BUILTINS:
+        return BUILTINS[name](body, node)
+    return None
+
+
+def _convert_to(body: Body, node: ast.Call, found: TypeName) -> typed.Expr:
+    elem = known_elem(found.type) if isinstance(found.type, TensorType) and not found.type.dims else None
+    if elem is None:
+        raise fail("E0403", f"`{found.type}` converts nothing", node.callee.span)
+    return conversion(body, elem, node)
+
+
+def _unknown(body: Body, path: list[str], span: Span) -> Failed:
+    names = [*body.scope.all_names(), *body.module.names, *BUILTINS, *TRANSFORMS, *ELEMS]
+    if body.session.prelude is not None:
+        names += body.session.prelude.names
+    help = near(path[0], names)
+    if not help and path[0] in SCALAR_OPS:
+        help = f"the operation `{path[0]}` has an operator"
+    return fail("E0201", f"unknown function `{'.'.join(path)}`", span, help=help)
+
+
+def _call(body: Body, fn: FunctionValue, node: ast.Call) -> typed.Expr:
+    """A call; of a derivative, `wrt` is not for the function."""
+    args = node.args
+    if isinstance(fn, Derivative) and any(a.name == "wrt" for a in args):
+        wrt = next(a.value for a in args if a.name == "wrt")
+        names = wrt.items if isinstance(wrt, ast.TupleExpr) else (wrt,)
+        if not all(isinstance(n, ast.Name) for n in names):
+            raise fail("E0601", "`wrt` takes the name of a parameter, or a tuple of names", wrt.span)
+        fn = replace(fn, wrt=tuple(n.name for n in names if isinstance(n, ast.Name)), many=isinstance(wrt, ast.TupleExpr))
+        args = tuple(a for a in args if a.name != "wrt")
+    return call(body, fn, args, node.span)
+
+
+# ---------------------------------------------------------------- structs
+
+
+def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], span: Span) -> typed.Expr:
+    """`Linear(w = ..., b = ...)`; a dimension may be given by name too, as a claim."""
+    decl = entity.decl
+    if entity.broken:
+        raise Failed
+    pattern = struct_pattern(decl)
+    dims = frozenset(p for p in decl.params if isinstance(p, DimVar))
+    binds = Bound()
+    before = Bindings()
+    given: dict[str, typed.Expr] = {}
+    fields = {f.name: f for f in decl.fields}
+    params = {p.name: p for p in dims}
+    for k, a in enumerate(args):
+        name = a.name or (decl.fields[k].name if k < len(decl.fields) else "")
+        if name in params:
+            binds.dims[params[name]] = extent_of(body, body.expr(a.value), before, name)[1]
+            continue
+        if name not in fields:
+            message = f"`{decl.name}` has no field `{a.name}`" if a.name else f"`{decl.name}` has {len(fields)} fields"
+            raise fail("E0310", message, a.span, help=near(a.name, list(fields)))
+        if name in given:
+            raise fail("E0401", f"the field `{name}` is given twice", a.span)
+        value = argument(body, a.value)
+        given[name] = value
+        f = fields[name]
+        try:
+            match(f.type, value.type, binds, dims)
+        except Mismatch as m:
+            wanted = f.type
+            labels = (Label(f.span, f"`{f.name}: {wanted}` is wanted"),)
+            message = f"the field `{name}` of `{decl.name}` must be `{wanted}`, found `{value.type}`"
+            raise fail("E0402", message, a.value.span, f"this is `{value.type}`", labels, m.help, (m.reason,) if m.reason else ()) from None
+    missing = [n for n in fields if n not in given]
+    if missing:
+        raise fail(
+            "E0401", f"`{decl.name}` needs {', '.join(f'`{n}`' for n in missing)}", span, labels=(Label(decl.span, "declared here"),)
+        )
+    try:
+        finish(binds, dims)
+    except Mismatch as m:
+        raise fail("E0402", f"the fields of `{decl.name}` do not agree", span, m.reason, (), m.help) from None
+    type = as_type(substitute(pattern, binds))
+    names = [f.name for f in decl.fields]
+    if list(given) == names:
+        values = [given[n] for n in names]
+    else:
+        values = [before.keep(given[n], n) for n in given]
+        order = list(given)
+        values = [values[order.index(n)] for n in names]
+    return before.wrap(typed.Struct(tuple(values), type=type, span=span))

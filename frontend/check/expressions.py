@@ -1,0 +1,217 @@
+"""Expressions without a file of their own: literals, names, fields, tuples, tensor literals, casts."""
+
+from __future__ import annotations
+
+from tlc.frontend import ast, typed
+from tlc.frontend.check.body import Body, expression
+from tlc.frontend.check.build import bool_const, dim_value, part
+from tlc.frontend.check.callee import TRANSFORMS, path_of
+from tlc.frontend.check.cells import NUMS, Cell, Mismatch, elem_of, tensor, unify, unify_elem
+from tlc.frontend.check.constants import constant_expression
+from tlc.frontend.check.dimension import BodyContext
+from tlc.frontend.check.flexible import read
+from tlc.frontend.check.pending import PendingConst
+from tlc.frontend.check.printing import text
+from tlc.frontend.check.report import Failed, fail, unsupported
+from tlc.frontend.check.scope import (
+    ConstEntity,
+    DimensionName,
+    FunctionDecl,
+    FunctionName,
+    Namespace,
+    Poisoned,
+    StructEntity,
+    TypeName,
+    Variable,
+    near,
+)
+from tlc.frontend.check.signature import Bindings as Bound
+from tlc.frontend.check.signature import as_type, substitute
+from tlc.frontend.check.subscripts import transpose
+from tlc.frontend.check.type_nodes import ELEMS
+from tlc.frontend.diagnostics import Label
+from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.source import Span
+from tlc.frontend.typed import with_dims
+from tlc.frontend.types import I64, REALS, UNIT, Elem, StructType, TensorType, TupleType
+
+
+@expression(ast.Number)
+def number(body: Body, node: ast.Number) -> typed.Expr:
+    if node.suffix:
+        elem = ELEMS[node.suffix]
+        if elem in (Elem.F16, Elem.BF16):
+            raise unsupported(f"the type `{elem}`", node.span)
+        return PendingConst(node.value, type=tensor(elem), span=node.span)
+    return PendingConst(node.value, type=tensor(Cell(NUMS if isinstance(node.value, int) else REALS)), span=node.span)
+
+
+@expression(ast.Bool)
+def boolean(body: Body, node: ast.Bool) -> typed.Expr:
+    return bool_const(node.value, node.span)
+
+
+@expression(ast.Str)
+def string(body: Body, node: ast.Str) -> typed.Expr:
+    return text(body, node)
+
+
+# ---------------------------------------------------------------- names
+
+
+@expression(ast.Name)
+def name(body: Body, node: ast.Name) -> typed.Expr:
+    found = body.scope.lookup(node.name)
+    match found:
+        case Variable():
+            return read(body, found.local, node.span)
+        case DimensionName():
+            return dim_value(found.dim, node.span)
+        case Poisoned():
+            raise Failed
+        case FunctionName():
+            raise fail("E0407", f"`{node.name}` is a function, not a value", node.span, help="functions are called, or passed to functions")
+        case TypeName():
+            raise fail("E0207", f"`{node.name}` is a type, not a value", node.span)
+        case None:
+            return entity_value(body, [node.name], node.span)
+
+
+def entity_value(body: Body, path: list[str], span: Span) -> typed.Expr:
+    """A constant; anything else at the top of a module is no value."""
+    entity = body.session.entity(body.module, path, span)
+    shown = ".".join(path)
+    match entity:
+        case ConstEntity():
+            return constant_expression(body, entity, span)
+        case Poisoned():
+            raise Failed
+        case FunctionDecl():
+            raise fail("E0407", f"`{shown}` is a function, not a value", span, help=f"call it: `{shown}(...)`")
+        case StructEntity():
+            raise fail("E0207", f"`{shown}` is a struct, not a value", span, help=f"make one: `{shown}(...)`")
+        case Namespace():
+            raise fail("E0207", f"`{shown}` is a module, not a value", span)
+        case None:
+            if shown in ELEMS or shown in TRANSFORMS:
+                raise fail("E0207", f"`{shown}` is no value", span, help=f"call it: `{shown}(...)`")
+            names = [*body.scope.all_names(), *body.module.names]
+            if body.session.prelude is not None:
+                names += body.session.prelude.names
+            raise fail("E0201", f"unknown name `{shown}`", span, help=near(path[0], names))
+
+
+@expression(ast.Field)
+def field(body: Body, node: ast.Field) -> typed.Expr:
+    path = path_of(body, node)
+    if path is not None and isinstance(body.session.entity(body.module, path[:1], node.span), Namespace):
+        if len(path) == 2:
+            return entity_value(body, path, node.span)
+        if isinstance(body.session.entity(body.module, path[:2], node.span), ConstEntity):
+            return member(body, entity_value(body, path[:2], node.base.span), node)
+    return member(body, body.expr(node.base), node)
+
+
+def member(body: Body, base: typed.Expr, node: ast.Field) -> typed.Expr:
+    """`.w` of a struct, a dimension of one, `.T` and `.shape` of a tensor."""
+    type = base.type
+    if isinstance(type, StructType):
+        for k, f in enumerate(type.decl.fields):
+            if f.name == node.name:
+                value = part(base, k)
+                return typed.Part(base, k, type=value.type, span=node.span) if isinstance(value, typed.Part) else value
+        for p, a in zip(type.decl.params, type.args, strict=True):
+            if p.name == node.name:
+                if isinstance(p, DimVar):
+                    assert isinstance(a, Dim)
+                    return dim_value(a, node.span)
+                raise fail("E0207", f"`{node.name}` of `{type.decl.name}` is a type, not a value", node.name_span)
+        if node.name != "shape":
+            names = [f.name for f in type.decl.fields] + [p.name for p in type.decl.params]
+            labels = (Label(type.decl.span, "declared here"),)
+            raise fail("E0310", f"`{type.decl.name}` has no field `{node.name}`", node.name_span, "", labels, near(node.name, names))
+    if isinstance(type, TensorType) and node.name == "T":
+        return transpose(body, base, node.span)
+    if isinstance(type, TensorType | StructType) and node.name == "shape":
+        items = tuple(dim_value(d, node.span) for d in type.dims)
+        return typed.Tuple(items, type=TupleType((I64,) * len(items)), span=node.span)
+    help = "the parts of a tuple are `t[0]`, `t[1]`" if isinstance(type, TupleType) else ""
+    raise fail("E0310", f"`{type}` has no field `{node.name}`", node.name_span, help=help)
+
+
+# ---------------------------------------------------------------- tuples and tensors
+
+
+@expression(ast.TupleExpr)
+def tuple_(body: Body, node: ast.TupleExpr) -> typed.Expr:
+    items = tuple(body.expr(i) for i in node.items)
+    for i in items:
+        if i.type == UNIT:
+            raise fail("E0503", "this has no value", i.span)
+    return typed.Tuple(items, type=TupleType(tuple(i.type for i in items)), span=node.span)
+
+
+@expression(ast.ListExpr)
+def list_(body: Body, node: ast.ListExpr) -> typed.Expr:
+    if not node.items:
+        raise fail("E0301", "an empty tensor literal has no element type", node.span, help="write `zeros(0)`")
+    items = [body.expr(i) for i in node.items]
+    first = items[0]
+    if not isinstance(first.type, TensorType | StructType):
+        raise fail("E0301", f"a tensor cannot hold a `{first.type}`", first.span)
+    for i in items[1:]:
+        try:
+            unify(first.type, i.type)
+        except Mismatch as m:
+            labels = (Label(first.span, f"this is `{first.type}`"),)
+            notes = (m.reason,) if m.reason else ()
+            raise fail("E0301", "the elements of a tensor have one type", i.span, f"this is `{i.type}`", labels, m.help, notes) from None
+    return typed.Rows(tuple(items), type=with_dims((Dim.const(len(items)),), first.type), span=node.span)
+
+
+# ---------------------------------------------------------------- as
+
+
+@expression(ast.As)
+def as_(body: Body, node: ast.As) -> typed.Expr:
+    """`x as f32[b, 784]`: dimensions that are not provably equal are checked when the program runs."""
+    value = body.expr(node.value)
+    context = BodyContext(body)
+    pattern = context.type(node.type)
+    if not isinstance(pattern, TensorType) or not isinstance(value.type, TensorType):
+        if isinstance(pattern, StructType) and isinstance(value.type, StructType):
+            raise unsupported("`as` with a struct", node.span)
+        raise fail("E0301", f"`{value.type}` cannot be said to be `{pattern}`", node.span, help="`as` is for the dimensions of a tensor")
+    try:
+        unify_elem(elem_of(pattern), elem_of(value.type))
+    except Mismatch:
+        help = f"convert with `{pattern.elem}(...)`: `as` speaks of dimensions only"
+        raise fail("E0303", f"`{value.type}` is not `{pattern}`", node.span, help=help) from None
+    if len(pattern.dims) != len(value.type.dims):
+        message = f"`{value.type}` has {len(value.type.dims)} dimensions, `{pattern}` has {len(pattern.dims)}"
+        raise fail("E0301", message, node.span, help="`reshape(x, ...)` changes the number of dimensions")
+    bound = Bound()
+    for p, d in zip(pattern.dims, value.type.dims, strict=True):
+        atom = p.atom
+        if isinstance(atom, DimVar) and atom in context.bindable:
+            bound.dims.setdefault(atom, d)
+    for label, atom in context.introduced.items():
+        if atom not in bound.dims:
+            raise fail("E0306", f"unknown dimension `{label}`", node.type.span)
+        body.bind(label, DimensionName(bound.dims[atom]))
+    target = as_type(substitute(pattern, bound))
+    _known_apart(value, target, node.span)
+    return context.binds.wrap(typed.Cast(value, type=target, span=node.span))
+
+
+def _known_apart(value: typed.Expr, target: TensorType | object, span: Span) -> None:
+    assert isinstance(target, TensorType) and isinstance(value.type, TensorType)
+    for a, b in zip(value.type.dims, target.dims, strict=True):
+        difference = (a - b).value
+        if difference:
+            raise fail("E0301", f"`{value.type}` can never be `{target}`", span, f"`{a}` is not `{b}`")
+
+
+@expression(ast.Lambda)
+def lambda_(body: Body, node: ast.Lambda) -> typed.Expr:
+    raise fail("E0407", "an anonymous function is no value", node.span, help="call it, pass it to a function, or name it with `let`")

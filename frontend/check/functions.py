@@ -1,0 +1,237 @@
+"""Function values: what can be called, passed to a parameter of function type, or differentiated.
+
+    DefinedFunction      a definition
+    FunctionParameter    a parameter of function type inside an instance
+    Closure              an anonymous function: its body is checked where it is called, for the arguments it gets
+    Derivative           `grad(f)` or `value_and_grad(f)`
+
+`apply.py` fits arguments to a value's signature, lifting where needed, and calls `emit` with arguments that fit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tlc.frontend import ast, typed
+from tlc.frontend.check.body import Body
+from tlc.frontend.check.build import do, read
+from tlc.frontend.check.cells import is_real
+from tlc.frontend.check.dimension import BodyContext, dim_of, is_i64
+from tlc.frontend.check.pending import Outline, PendingCall, PendingGrad
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.scope import DimensionName, FunctionDecl, Kind, Scope, Variable
+from tlc.frontend.check.signature import Bindings as Bound
+from tlc.frontend.check.signature import Parameter, Signature, substitute
+from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.source import Span
+from tlc.frontend.typed import FunctionRef, Local, leaf_types
+from tlc.frontend.types import FunctionType, TensorType, TupleType
+
+
+@dataclass
+class Site:
+    """A call whose arguments fit: `args` for the parameters that are values, `functions` for those of function type."""
+
+    binds: Bound
+    args: list[typed.Expr]
+    functions: list[tuple[str, Outline]]
+    span: Span
+
+
+class FunctionValue(ABC):
+    name: str
+
+    @abstractmethod
+    def signature(self, body: Body) -> Signature:
+        """What it takes. Raises Failed if the definition is wrong (and was reported)."""
+
+    @abstractmethod
+    def emit(self, body: Body, site: Site) -> typed.Expr:
+        """The call."""
+
+    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
+        """This value as a `let` names it: variables that it captures are copied by the statements."""
+        return self, []
+
+    def default_scope(self, body: Body) -> FunctionDecl | None:
+        """The definition whose module the default values of parameters belong to."""
+        return None
+
+
+@dataclass(frozen=True)
+class DefinedFunction(FunctionValue):
+    decl: FunctionDecl
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.decl.name
+
+    def signature(self, body: Body) -> Signature:
+        if self.decl.signature is None:
+            raise Failed
+        return self.decl.signature
+
+    def emit(self, body: Body, site: Site) -> typed.Expr:
+        sig = self.signature(body)
+        assert sig.result is not None
+        for d in sig.fresh:
+            site.binds.dims[d] = Dim.var(DimVar(d.name, site.span))
+        result = substitute(sig.result, site.binds)
+        for p in sig.type_params:
+            if p not in site.binds.types:
+                raise fail("E0405", f"nothing fixes the type parameter `{p.name}` of `{self.name}`", site.span)
+        return PendingCall(self.decl, dict(site.binds.types), tuple(site.args), tuple(site.functions), type=result, span=site.span)
+
+    def default_scope(self, body: Body) -> FunctionDecl | None:
+        return self.decl
+
+
+@dataclass(frozen=True)
+class FunctionParameter(FunctionValue):
+    """`type` is in terms of the instance; `captures` are locals of the instance."""
+
+    name: str
+    type: FunctionType
+    ref: FunctionRef
+    captures: tuple[Local, ...]
+
+    def signature(self, body: Body) -> Signature:
+        params = tuple(Parameter(f"#{k + 1}", p) for k, p in enumerate(self.type.params))
+        return Signature((), params, self.type.result)
+
+    def emit(self, body: Body, site: Site) -> typed.Expr:
+        captures = tuple(read(c, site.span) for c in self.captures)
+        return typed.Call(self.ref, (*site.args, *captures), type=self.type.result, span=site.span)
+
+
+@dataclass(frozen=True)
+class Closure(FunctionValue):
+    node: ast.Lambda
+    scope: Scope
+    sig: Signature
+    introduced: dict[str, DimVar]
+    name: str = "fn"
+
+    @staticmethod
+    def make(body: Body, node: ast.Lambda) -> Closure:
+        context = BodyContext(body)
+        params = []
+        for p in node.params:
+            type = context.type(p.type) if p.type is not None else None
+            if isinstance(type, FunctionType):
+                raise fail("E0407", "an anonymous function takes no functions", p.span)
+            params.append(Parameter(p.name, type, p.span, p.default))
+        dims = (*context.introduced.values(), *context.wilds)
+        return Closure(node, body.scope, Signature((), tuple(params), None, dims=dims), dict(context.introduced))
+
+    def signature(self, body: Body) -> Signature:
+        return self.sig
+
+    def emit(self, body: Body, site: Site) -> typed.Expr:
+        stmts: list[typed.Stmt] = []
+        with body.inside(Kind.LAMBDA, self.scope), body.no_escape(pure=False):
+            for name, atom in self.introduced.items():
+                body.bind(name, DimensionName(site.binds.dims[atom]))
+            for p, value in zip(self.sig.params, site.args, strict=True):
+                dim: Dim | None = None
+                if is_i64(value.type):
+                    dim = dim_of(value)
+                    dim = dim if dim is not None else Dim.var(DimVar(p.name, p.span))
+                local = body.local(p.name, value.type, p.span, dim=dim)
+                body.declare(local)
+                stmts.append(typed.Let(local, value, span=value.span))
+            result = body.expr(self.node.body)
+        return do(stmts, result)
+
+    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
+        scope = Scope(self.scope)
+        stmts: list[typed.Stmt] = []
+        for name in names_in(self.node.body):
+            found = self.scope.lookup(name)
+            if isinstance(found, Variable) and found.local.mutable:
+                copy = body.local(name, found.local.type, self.node.span)
+                stmts.append(typed.Let(copy, read(found.local, self.node.span), span=self.node.span))
+                scope.names[name] = Variable(copy)
+        return replace(self, scope=scope), stmts
+
+
+@dataclass(frozen=True)
+class Derivative(FunctionValue):
+    """`wrt` are names of parameters of `of` (None: the first), `many` whether they were given as a tuple."""
+
+    of: FunctionValue
+    value: bool
+    wrt: tuple[str, ...] | None = None
+    many: bool = False
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{'value_and_grad' if self.value else 'grad'}({self.of.name})"
+
+    def signature(self, body: Body) -> Signature:
+        return replace(self.of.signature(body), result=None)
+
+    def emit(self, body: Body, site: Site) -> typed.Expr:
+        span = site.span
+        params = [p for p in self.of.signature(body).params if not isinstance(p.type, FunctionType)]
+        locals = [_param_local(body, p, a) for p, a in zip(params, site.args, strict=True)]
+        inner = self.of.emit(body, Site(site.binds, [read(i, span) for i in locals], site.functions, span))
+        if not isinstance(inner.type, TensorType) or inner.type.dims or not is_real(inner.type):
+            message = f"`{self.of.name}` gives `{inner.type}`; only a scalar real has a gradient"
+            raise fail("E0602", message, span, help="reduce the result, as with `sum(...)` or `mean(...)`")
+        positions = self._positions(params, span)
+        types = []
+        for k in positions:
+            type = site.args[k].type
+            if not any(is_real(leaf) for leaf in leaf_types(type)):
+                raise fail("E0601", f"`{params[k].name}` is `{type}`: there is no derivative by it", site.args[k].span)
+            types.append(type)
+        gradient = TupleType(tuple(types)) if self.many else types[0]
+        result = TupleType((inner.type, gradient)) if self.value else gradient
+        outline = Outline(tuple(locals), inner, "objective")
+        return PendingGrad(outline, tuple(site.args), positions, self.many, self.value, type=result, span=span)
+
+    def _positions(self, params: list[Parameter], span: Span) -> tuple[int, ...]:
+        if self.wrt is None:
+            if not params:
+                raise fail("E0601", f"`{self.of.name}` takes nothing to differentiate by", span)
+            return (0,)
+        names = [p.name for p in params]
+        for w in self.wrt:
+            if w not in names:
+                raise fail(
+                    "E0601",
+                    f"`{self.of.name}` has no parameter `{w}`",
+                    span,
+                    help="its parameters are " + ", ".join(f"`{n}`" for n in names),
+                )
+        return tuple(names.index(w) for w in self.wrt)
+
+    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
+        of, stmts = self.of.captured(body)
+        return replace(self, of=of), stmts
+
+    def default_scope(self, body: Body) -> FunctionDecl | None:
+        return self.of.default_scope(body)
+
+
+def _param_local(body: Body, p: Parameter, arg: typed.Expr) -> Local:
+    """A parameter of the function that is differentiated, with the dimensions of its argument."""
+    dim = Dim.var(DimVar(p.name, p.span)) if is_i64(arg.type) else None
+    return body.local(p.name, arg.type, p.span, dim=dim)
+
+
+def names_in(node: Any) -> Iterator[str]:
+    """The names that an AST mentions."""
+    if isinstance(node, tuple):
+        for n in node:
+            yield from names_in(n)
+    elif isinstance(node, ast.Name):
+        yield node.name
+    elif isinstance(node, ast.Node):
+        for f in fields(node):
+            if f.name != "span":
+                yield from names_in(getattr(node, f.name))

@@ -1,0 +1,256 @@
+"""Instances: a definition with element types, types and functions for its variables, each checked once.
+
+A dimension is never part of an instance: the struct that stands for `P: tree` gets fresh dimension variables, and
+plain functions have exactly one instance. The key of an instance is what it was made from, with dimensions erased.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tlc.frontend import ast, typed
+from tlc.frontend.check.body import Body
+from tlc.frontend.check.cells import BOUNDS, NEVER, Pattern, tensor
+from tlc.frontend.check.flags import Main
+from tlc.frontend.check.functions import FunctionParameter
+from tlc.frontend.check.pending import Closed
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.scope import (
+    DimensionName,
+    FunctionDecl,
+    FunctionName,
+    Kind,
+    ModuleScope,
+    Scope,
+    TypeName,
+    Variable,
+)
+from tlc.frontend.check.signature import Bindings, dims_of_type, substitute
+from tlc.frontend.check.statements import function_value, script_value
+from tlc.frontend.check.zonk import Zonk
+from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.source import Span
+from tlc.frontend.typed import FunctionRef, Local, TypeParam
+from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type
+
+if TYPE_CHECKING:
+    from tlc.frontend.check.session import Session
+
+MAX_DEPTH = 64  # instances of generic functions that ask for one another
+
+
+@dataclass(eq=False)
+class Instance:
+    """An instance that was asked for. `depth` counts the instances of generic functions that led to it."""
+
+    ref: FunctionRef
+    decl: FunctionDecl | None
+    types: dict[TypeParam, Type]
+    functions: dict[str, Closed]
+    depth: int = 0
+    outlined: int = 0
+
+
+class Instances:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.by_key: dict[object, FunctionRef] = {}
+        self.functions: dict[str, typed.Function] = {}
+        self.taken: set[str] = set()
+        self.queue: deque[Instance] = deque()
+
+    # ------------------------------------------------------------ asking for instances
+
+    def request(
+        self, decl: FunctionDecl, types: dict[TypeParam, Type], functions: dict[str, Closed], caller: Instance | None, span: Span
+    ) -> FunctionRef:
+        """The instance of a definition; it is checked later."""
+        assert decl.signature is not None
+        key = (decl, tuple(erase(types[p]) for p in decl.signature.type_params), tuple((n, _closed_key(f)) for n, f in functions.items()))
+        ref = self.by_key.get(key)
+        if ref is None:
+            parts = [_short(types[p]) for p in decl.signature.type_params] + [f.ref.name for f in functions.values()]
+            ref = self.by_key[key] = FunctionRef(self._unique(decl.name + (f"[{', '.join(parts)}]" if parts else "")))
+            depth = (caller.depth if caller is not None else 0) + (1 if parts else 0)
+            if depth > MAX_DEPTH:
+                raise fail("E0408", f"more than {MAX_DEPTH} instances of generic functions ask for one another here", span)
+            self.queue.append(Instance(ref, decl, types, functions, depth))
+        return ref
+
+    def request_representative(self, decl: FunctionDecl) -> None:
+        """Have a definition checked though nobody calls it (yet). Bodies over functions or whole types wait for an instance."""
+        sig = decl.signature
+        if sig is None or any(isinstance(p.type, FunctionType) for p in sig.params) or any(p.bound not in BOUNDS for p in sig.type_params):
+            return
+        types: dict[TypeParam, Type] = {p: tensor(Elem.I64 if p.bound == "int" else Elem.F32) for p in sig.type_params}
+        self.request(decl, types, {}, None, decl.node.name_span)
+
+    def add_outlined(self, instance: Instance, name: str, params: tuple[Local, ...], body: typed.Expr) -> FunctionRef:
+        """A function that an anonymous one became; it is final."""
+        instance.outlined += 1
+        ref = FunctionRef(self._unique(f"{instance.ref.name}.{name}"))
+        self.functions[ref.name] = typed.Function(ref, params, body.type, body, body.span)
+        return ref
+
+    def script(self, scope: ModuleScope) -> Main:
+        """The top-level statements of a script, as its `main`."""
+        ref = FunctionRef(self._unique("main"))
+        span = scope.node.stmts[0].span.to(scope.node.stmts[-1].span)
+        body = Body(self.session, scope, Scope(None, Kind.FUNCTION), returns=False)
+        value = script_value(body, ast.Block(scope.node.stmts, span=span))
+        self._finish(Instance(ref, None, {}, {}), (), UNIT, value, span, scope.node.doc)
+        return Main(ref, ())
+
+    def _unique(self, name: str) -> str:
+        unique, k = name, 2
+        while unique in self.taken:
+            unique, k = f"{name}#{k}", k + 1
+        self.taken.add(unique)
+        return unique
+
+    # ------------------------------------------------------------ checking them
+
+    def run(self) -> None:
+        """Check every instance that was asked for, and those that they ask for."""
+        while self.queue:
+            instance = self.queue.popleft()
+            try:
+                self._check(instance)
+            except Failed as e:
+                self.session.report(e)
+
+    def _check(self, instance: Instance) -> None:
+        decl = instance.decl
+        assert decl is not None
+        sig = decl.signature
+        assert sig is not None and sig.result is not None
+        node = decl.node
+        binds = Bindings(types={p: freshen(t) for p, t in instance.types.items()})
+        scope = Scope(None, Kind.FUNCTION)
+        for p in sig.type_params:
+            scope.names[p.name] = TypeName(binds.types[p])
+        for d in sig.dims:
+            scope.names[d.name] = DimensionName(Dim.var(d))
+        body = Body(self.session, decl.module, scope, substitute(sig.result, binds), frozenset(sig.fresh))
+        body.natural.update(sig.dims)
+        params: list[Local] = []
+        captured: list[Local] = []
+        for q in sig.params:
+            assert q.type is not None
+            type = substitute(q.type, binds)
+            if isinstance(type, FunctionType):
+                closed = instance.functions[q.name]
+                locals = tuple(Local(f"{q.name}.{k}", freshen(c.type), span=q.span) for k, c in enumerate(closed.captures))
+                captured += locals
+                scope.names[q.name] = FunctionName(FunctionParameter(q.name, type, closed.ref, locals))
+                continue
+            local = Local(q.name, type, False, Dim.var(q.dim) if q.dim is not None else None, q.span)
+            params.append(local)
+            scope.names[q.name] = Variable(local)
+            body.natural.update(dims_of_type(type))
+        if node.body is None:
+            self._extern(instance, decl, tuple(params), body)
+            return
+        value = function_value(body, node)
+        self._finish(instance, (*params, *captured), body.result or UNIT, value, node.name_span, node.doc)
+
+    def _extern(self, instance: Instance, decl: FunctionDecl, params: tuple[Local, ...], body: Body) -> None:
+        assert body.result is not None
+        args = tuple(typed.Read(p, type=p.type, span=p.span) for p in params)
+        call = typed.Extern(decl.name, args, type=_as_type(body.result), span=decl.node.span)
+        self._finish(instance, params, body.result, call, decl.node.name_span, decl.node.doc)
+
+    def _finish(self, instance: Instance, params: tuple[Local, ...], result: Pattern, value: typed.Expr, span: Span, doc: str) -> None:
+        zonk = Zonk(self.session, instance)
+        final = tuple(zonk.local(p) for p in params)
+        type = zonk.type(_as_type(result))
+        body = zonk.expr(value)
+        if value.type is NEVER and isinstance(body, typed.Do):
+            body = typed.Do(body.stmts, None, type=type, span=body.span)
+        self.functions[instance.ref.name] = typed.Function(instance.ref, final, type, body, span, doc)
+
+    # ------------------------------------------------------------ the result
+
+    def reachable(self, main: str | None) -> dict[str, typed.Function]:
+        """The functions that `main` reaches (all, for a library), callees first where there is no recursion."""
+        out: dict[str, typed.Function] = {}
+        seen: set[str] = set()
+        for root in [main] if main is not None else list(self.functions):
+            stack: list[tuple[str, list[str]]] = []
+            if root not in seen:
+                seen.add(root)
+                stack.append((root, callees(self.functions[root])))
+            while stack:
+                name, rest = stack[-1]
+                if not rest:
+                    out[name] = self.functions[name]
+                    stack.pop()
+                    continue
+                callee = rest.pop(0)
+                if callee not in seen:
+                    seen.add(callee)
+                    stack.append((callee, callees(self.functions[callee])))
+        return out
+
+
+def callees(f: typed.Function) -> list[str]:
+    """The functions that a function mentions, in order, each once."""
+    from tlc.frontend.check.outline import walk
+
+    return list(dict.fromkeys(n.callee.name for n in walk(f.body) if isinstance(n, typed.Call | typed.Grad)))
+
+
+def erase(type: Type) -> object:
+    """A type without its dimensions: a key."""
+    match type:
+        case TensorType():
+            return (type.elem, len(type.dims))
+        case StructType():
+            return (type.decl, tuple(None if isinstance(a, Dim) else erase(a) for a in type.args), len(type.dims))
+        case TupleType():
+            return tuple(erase(i) for i in type.items)
+        case FunctionType():
+            return ("fn", tuple(erase(p) for p in type.params), erase(type.result))
+
+
+def freshen(type: Type) -> Type:
+    """The type with a fresh dimension variable for each of its dimensions."""
+    match type:
+        case TensorType():
+            return TensorType(type.elem, tuple(_fresh(d, "d") for d in type.dims))
+        case StructType():
+            args = tuple(_fresh(a, p.name) if isinstance(a, Dim) else freshen(a) for a, p in zip(type.args, type.decl.params, strict=True))
+            return StructType(type.decl, args, tuple(_fresh(d, "d") for d in type.dims))
+        case TupleType():
+            return TupleType(tuple(freshen(i) for i in type.items))
+        case FunctionType():
+            return type
+
+
+def _fresh(dim: Dim, name: str) -> Dim:
+    atom = dim.atom
+    return Dim.var(DimVar(atom.name if isinstance(atom, DimVar) else name))
+
+
+def _closed_key(f: Closed) -> object:
+    return (f.ref.name, tuple(erase(c.type) for c in f.captures))
+
+
+def _short(type: Type) -> str:
+    """A type in the name of an instance."""
+    match type:
+        case TensorType():
+            return str(type.elem) + ("[" + ", ".join("_" * len(type.dims)) + "]" if type.dims else "")
+        case StructType():
+            return type.decl.name + ("[" + ", ".join("_" * len(type.dims)) + "]" if type.dims else "")
+        case TupleType():
+            return f"({', '.join(_short(i) for i in type.items)})"
+        case FunctionType():
+            return "fn"
+
+
+def _as_type(pattern: Pattern) -> Type:
+    assert not isinstance(pattern, TypeParam)
+    return pattern

@@ -1,0 +1,161 @@
+"""What names mean: entities of modules, and scopes inside functions.
+
+Mutable: a scope is filled as statements are checked. A scope knows its kind, because a comprehension's body may read the
+variables around it but not assign them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tlc.frontend import ast, typed
+from tlc.frontend.dims import Dim
+from tlc.frontend.source import Span
+from tlc.frontend.types import Type
+
+if TYPE_CHECKING:
+    from tlc.frontend.check.functions import FunctionValue
+    from tlc.frontend.check.signature import Signature
+
+
+# ---------------------------------------------------------------- entities of a module
+
+
+@dataclass(eq=False)
+class FunctionDecl:
+    """A function as declared. `signature` is None while it is unknown or if it is wrong (and was reported)."""
+
+    name: str  # unique and readable: `nn.linear`
+    node: ast.Function
+    module: ModuleScope
+    signature: Signature | None = None
+
+
+@dataclass(eq=False)
+class StructEntity:
+    """A struct as declared; `broken` if its fields are wrong (and were reported)."""
+
+    decl: typed.StructDecl
+    node: ast.StructDef
+    module: ModuleScope
+    broken: bool = False
+
+
+@dataclass(eq=False)
+class ConstEntity:
+    """A constant. `value` is filled when first asked for: see `constants.py`."""
+
+    name: str
+    node: ast.ConstDef
+    module: ModuleScope
+    state: str = "new"  # new, busy, done, broken
+    value: bool | int | float | str | None = None
+    type: Type | None = None
+
+
+@dataclass(eq=False)
+class Namespace:
+    """A module under the name that `use` gives it."""
+
+    module: ModuleScope
+    span: Span
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """A name whose definition failed and was reported: its uses say nothing more."""
+
+
+Entity = FunctionDecl | StructEntity | ConstEntity | Namespace | Poisoned
+
+
+@dataclass(eq=False)
+class ModuleScope:
+    """The definitions of a file. `name` is empty for the program itself; `trusted` files may say `__op`."""
+
+    name: str
+    node: ast.Module
+    trusted: bool
+    names: dict[str, Entity] = field(default_factory=dict)
+
+    def qualified(self, name: str) -> str:
+        return f"{self.name}.{name}" if self.name and self.name != "prelude" else name
+
+
+# ---------------------------------------------------------------- scopes inside a function
+
+
+@dataclass(frozen=True)
+class Variable:
+    local: typed.Local
+
+
+@dataclass(frozen=True)
+class DimensionName:
+    """A dimension variable (or another known `i64`) that a body may read."""
+
+    dim: Dim
+
+
+@dataclass(frozen=True)
+class TypeName:
+    """A type parameter in an instance: what it stands for here."""
+
+    type: Type
+
+
+@dataclass(frozen=True)
+class FunctionName:
+    """A parameter of function type, or a `let` that names a function."""
+
+    value: FunctionValue
+
+
+Entry = Variable | DimensionName | TypeName | FunctionName | Poisoned
+
+
+class Kind(Enum):
+    FUNCTION = "function"
+    BLOCK = "block"
+    COMPREHENSION = "comprehension"
+    LAMBDA = "anonymous function"
+
+
+@dataclass(eq=False)
+class Scope:
+    parent: Scope | None
+    kind: Kind = Kind.BLOCK
+    names: dict[str, Entry] = field(default_factory=dict)
+
+    def lookup(self, name: str) -> Entry | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+    def barrier(self, name: str) -> Kind | None:
+        """The kind of the first comprehension or anonymous function between here and the binding of the name."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.names:
+            if scope.kind in (Kind.COMPREHENSION, Kind.LAMBDA):
+                return scope.kind
+            scope = scope.parent
+        return None
+
+    def all_names(self) -> Iterator[str]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield from scope.names
+            scope = scope.parent
+
+
+def near(name: str, candidates: Iterator[str] | list[str]) -> str:
+    """`did you mean ...`, or nothing."""
+    found = get_close_matches(name, sorted(set(candidates)), n=1, cutoff=0.65)
+    return f"did you mean `{found[0]}`?" if found else ""

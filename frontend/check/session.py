@@ -1,0 +1,150 @@
+"""One run of the checker over a program: its modules, its instances, its errors.
+
+    modules      a `ModuleScope` a file, filled by `declare.py`; names resolve through `entity`
+    instances    a definition with element types, types and functions for its variables is checked once (`instances.py`);
+                 calls ask for instances when the caller's types are final (`zonk.py`), so the work is a queue
+    errors       collected; the check goes on with the next statement or definition
+
+Definitions of the program's own files are checked whether called or not; those of the standard library when an instance is asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tlc.frontend import ast, modules, typed
+from tlc.frontend.check import declare
+from tlc.frontend.check.constants import constant_value
+from tlc.frontend.check.instances import Instances
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Namespace, Poisoned, near
+from tlc.frontend.diagnostics import CompileError, Diagnostic, Severity
+from tlc.frontend.source import Span
+
+PRELUDE = "prelude"
+REEXPORTED = {"permutation": "random"}  # names of other modules that are always there
+
+
+def check(module: ast.Module) -> typed.Program:
+    """Check a program: a file with `main`, or a script of top-level statements. Raises CompileError with everything found.
+
+    A file with neither is checked as a library: the program's `main` is None.
+    """
+    return Session(module).program()
+
+
+def check_library(module: ast.Module) -> typed.Program:
+    """Check all definitions of a file, as `tlc check` does for the standard library's own files."""
+    return Session(module, trusted=True).program()
+
+
+class Session:
+    def __init__(self, module: ast.Module, trusted: bool = False) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self.libraries: dict[str, ModuleScope] = {}
+        self.files: dict[Path, ModuleScope | Poisoned] = {}
+        self.instances = Instances(self)
+        self.prelude: ModuleScope | None = None
+        self.root = ModuleScope(Path(module.source.path).stem if trusted else "", module, trusted)
+        self.own = [self.root]  # the program's own files
+        if trusted:
+            self.libraries[self.root.name] = self.root
+        self.prelude = self.root if self.root.name == PRELUDE else self.library(PRELUDE)
+        declare.fill(self, self.root)
+
+    # ------------------------------------------------------------ the program
+
+    def program(self) -> typed.Program:
+        for scope in self.own:
+            for entity in list(scope.names.values()):
+                if isinstance(entity, FunctionDecl) and entity.node.body is not None:
+                    self.instances.request_representative(entity)
+                elif isinstance(entity, ConstEntity):
+                    try:
+                        self.constant(entity)
+                    except Failed as e:
+                        self.report(e)
+        main = declare.main(self, self.root)
+        self.instances.run()
+        if any(d.severity is Severity.ERROR for d in self.diagnostics):
+            raise CompileError(self.diagnostics)
+        name = main.ref.name if main is not None else None
+        return typed.Program(self.instances.reachable(name), name, main.flags if main else (), self.root.node.doc)
+
+    # ------------------------------------------------------------ errors
+
+    def report(self, failure: Failed) -> None:
+        """Note an error; the same place and message is said once."""
+        d = failure.diagnostic
+        if d is not None and not any(o.span == d.span and o.message == d.message for o in self.diagnostics):
+            self.diagnostics.append(d)
+
+    # ------------------------------------------------------------ modules and names
+
+    def library(self, name: str) -> ModuleScope | None:
+        """A module of the standard library."""
+        if name not in self.libraries:
+            node = modules.library(name)
+            if node is None:
+                return None
+            self.libraries[name] = scope = ModuleScope(name, node, trusted=True)
+            declare.fill(self, scope)
+        return self.libraries[name]
+
+    def use(self, user: ModuleScope, node: ast.Use) -> Namespace | Poisoned:
+        """The module that a `use` means. Raises Failed."""
+        if not node.path.startswith("."):
+            scope = self.library(node.path)
+            if scope is None:
+                help = near(node.path, modules.library_names())
+                raise fail(
+                    "E0203", f"there is no module `{node.path}`", node.span, help=help or f"a file beside this one is `use ./{node.path}`"
+                )
+            return Namespace(scope, node.span)
+        path = modules.beside(user.node.source, node.path)
+        if path not in self.files:
+            try:
+                module = modules.read(path, str(Path(user.node.source.path).parent / f"{node.path}.tl"))
+            except OSError:
+                raise fail("E0203", f"there is no file `{path}`", node.span) from None
+            except CompileError as e:
+                self.diagnostics += e.diagnostics
+                self.files[path] = Poisoned()
+                return Poisoned()
+            scope = ModuleScope(node.alias, module, trusted=False)
+            self.files[path] = scope
+            self.own.append(scope)
+            declare.fill(self, scope)
+        found = self.files[path]
+        return found if isinstance(found, Poisoned) else Namespace(found, node.span)
+
+    def entity(self, module: ModuleScope, path: list[str], span: Span) -> Entity | None:
+        """What a possibly qualified name means at the top of a module. Raises Failed for an unknown member of a module."""
+        first = path[0]
+        found = module.names.get(first)
+        if found is None and self.prelude is not None:
+            found = self.prelude.names.get(first)
+            if isinstance(found, Namespace):
+                found = None
+        if found is None and first in REEXPORTED and module.name != REEXPORTED[first]:
+            home = self.library(REEXPORTED[first])
+            found = home.names.get(first) if home is not None else None
+        for name in path[1:]:
+            if not isinstance(found, Namespace):
+                return None
+            member = found.module.names.get(name)
+            if member is None:
+                raise fail("E0204", f"`{first}` has no `{name}`", span, help=near(name, list(found.module.names)))
+            found = member
+        return found
+
+    def helper(self, module: str, name: str) -> FunctionDecl:
+        """A function of the standard library that the checker itself calls."""
+        scope = self.library(module)
+        found = scope.names.get(name) if scope is not None else None
+        assert isinstance(found, FunctionDecl), f"the standard library has no {module}.{name}"
+        return found
+
+    def constant(self, entity: ConstEntity) -> bool | int | float | str | None:
+        """The value of a constant, or None if it is not a scalar. Raises Failed."""
+        return constant_value(self, entity)

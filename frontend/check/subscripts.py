@@ -1,0 +1,226 @@
+"""Subscripts: `x[i, :]`, `x[a..b]`, `x[..., -1]`, gathers `x[idx]`.
+
+x[i, j]        leading scalar indices only: `Index`
+x[a..b, i]     anything else: `for[k < b - a] x[a + k, i]` behind a check of the ends
+x[idx]         `for[k < m] x[idx[k]]`, each index checked
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tlc.frontend import ast, typed
+from tlc.frontend.check.body import Body, expression
+from tlc.frontend.check.build import INDEX_NAMES, Bindings, add, comp, convert, dim_value, extent_range, index, int_const, over, part, read
+from tlc.frontend.check.cells import Cell, Mismatch, elem_of, restrict, unify_elem
+from tlc.frontend.check.dimension import dim_of, dims_of_value, extent_of, in_range, need_i64, not_negative
+from tlc.frontend.check.pending import PendingConst
+from tlc.frontend.check.report import fail, unsupported
+from tlc.frontend.check.signature import strip
+from tlc.frontend.dims import Dim
+from tlc.frontend.source import Span
+from tlc.frontend.types import INTS, Elem, StructType, TensorType, TupleType, Type
+
+
+@dataclass
+class At:
+    """One scalar index."""
+
+    value: typed.Expr
+    checked: bool
+
+
+@dataclass
+class Slice:
+    """`lo..hi`, with the terms of its ends."""
+
+    lo: typed.Expr
+    first: Dim
+    last: Dim
+
+
+@dataclass
+class Gather:
+    """An integer tensor as an index."""
+
+    value: typed.Expr
+
+
+Item = At | Slice | Gather
+
+
+@expression(ast.Subscript)
+def subscript(body: Body, node: ast.Subscript) -> typed.Expr:
+    base = body.expr(node.base)
+    if isinstance(base.type, TupleType):
+        return _tuple_item(base, base.type, node)
+    type = base.type
+    if not isinstance(type, TensorType | StructType) or not type.dims:
+        raise fail("E0307", f"`{type}` has no dimension to index", node.base.span)
+    binds = Bindings()
+    items = read_items(body, node, type, binds)
+    if all(isinstance(i, At) for i in items):
+        ats = [i for i in items if isinstance(i, At)]
+        value = index(base, tuple(a.value for a in ats), tuple(a.checked for a in ats))
+        return binds.wrap(at_span(value, node.span))
+    return _general(body, base, items, binds, node.span)
+
+
+def at_span(value: typed.Expr, span: Span) -> typed.Expr:
+    return typed.Index(value.base, value.indices, value.checked, type=value.type, span=span) if isinstance(value, typed.Index) else value
+
+
+def _tuple_item(base: typed.Expr, type: TupleType, node: ast.Subscript) -> typed.Expr:
+    item = node.items[0]
+    if len(node.items) != 1 or not isinstance(item, ast.Number) or not isinstance(item.value, int):
+        raise fail("E0307", "the index of a tuple is one literal", node.span, help="a tuple is taken apart by `let (a, b) = t`")
+    if not 0 <= item.value < len(type.items):
+        raise fail("E0307", f"`{type}` has no item {item.value}", item.span)
+    return part(base, item.value)
+
+
+# ---------------------------------------------------------------- reading items
+
+
+def read_items(body: Body, node: ast.Subscript, type: TensorType | StructType, binds: Bindings) -> list[Item]:
+    """The items of a subscript, one a dimension from the left; whole dimensions at the end are left out."""
+    out = [_item(body, item, type.dims[k], type, binds, k) for k, item in enumerate(_spread(node, type))]
+    while out and isinstance(out[-1], Slice) and out[-1].first.value == 0 and out[-1].last == type.dims[len(out) - 1]:
+        out.pop()
+    return out
+
+
+def _spread(node: ast.Subscript, type: TensorType | StructType) -> list[ast.Expr | ast.SliceNode]:
+    """The items with `...` replaced by as many `:` as it stands for."""
+    rank = len(type.dims)
+    dots = [k for k, i in enumerate(node.items) if isinstance(i, ast.Ellipsis)]
+    if len(dots) > 1:
+        raise fail("E0307", "`...` may stand once in a subscript", node.items[dots[1]].span)
+    if len(node.items) - len(dots) > rank:
+        raise fail("E0307", f"{len(node.items) - len(dots)} indices for `{type}`, which has {rank} dimension{'s' * (rank != 1)}", node.span)
+    out: list[ast.Expr | ast.SliceNode] = []
+    for i in node.items:
+        if isinstance(i, ast.Ellipsis):
+            out += [ast.SliceNode(None, None, span=i.span)] * (rank - len(node.items) + 1)
+        else:
+            out.append(i)
+    return out
+
+
+def _item(body: Body, node: ast.Expr | ast.SliceNode, dim: Dim, type: Type, binds: Bindings, axis: int) -> Item:
+    if isinstance(node, ast.SliceNode):
+        return _slice(body, node, dim, type, binds)
+    value = from_end(body, node, dim)
+    if not isinstance(value.type, TensorType):
+        raise fail("E0307", f"an index must be an integer, found `{value.type}`", node.span)
+    integers(value, "an index")
+    if value.type.dims:
+        return Gather(value)
+    value = as_i64(value)
+    term = dim_of(value)
+    if term is not None and term.value is not None and (term.value < 0 or (dim.value is not None and term.value >= dim.value)):
+        help = "a literal `-k` counts from the end, nothing else does" if term.value < 0 else ""
+        raise fail("E0307", f"the index {term} is out of range for dimension {axis} of `{type}`", node.span, help=help)
+    return At(value, not in_range(body, value, dim))
+
+
+def integers(value: typed.Expr, what: str) -> None:
+    """Say that a tensor or scalar holds integers; an open one holds `i64`."""
+    assert isinstance(value.type, TensorType)
+    try:
+        elem = elem_of(value.type)
+        restrict(elem, INTS)
+        if isinstance(elem, Cell):
+            unify_elem(elem, Elem.I64)
+    except Mismatch:
+        help = (
+            "a mask does not select; count with `sum`, choose with `where`" if value.type.elem is Elem.BOOL else "convert with `i64(...)`"
+        )
+        raise fail("E0307", f"{what} must be an integer, found `{value.type}`", value.span, help=help) from None
+
+
+def as_i64(value: typed.Expr) -> typed.Expr:
+    return convert(value, Elem.I64, value.span)
+
+
+def from_end(body: Body, node: ast.Expr, dim: Dim) -> typed.Expr:
+    """An index or end of a slice; a literal `-k` counts from the end."""
+    if isinstance(node, ast.Unary) and node.op == "-" and isinstance(node.operand, ast.Number) and isinstance(node.operand.value, int):
+        return dim_value(dim - Dim.const(node.operand.value), node.span)
+    return body.expr(node)
+
+
+def _slice(body: Body, node: ast.SliceNode, dim: Dim, type: Type, binds: Bindings) -> Slice:
+    if node.lo is None and node.hi is None:
+        return Slice(int_const(0, node.span), Dim.const(0), dim)
+    lo = need_i64(from_end(body, node.lo, dim), "the start of a slice") if node.lo is not None else int_const(0, node.span)
+    hi = need_i64(from_end(body, node.hi, dim), "the end of a slice") if node.hi is not None else dim_value(dim, node.span)
+    lo, first = extent_of(body, lo, binds, "lo")
+    hi, last = extent_of(body, hi, binds, "hi")
+    lo = binds.keep(lo, "lo")
+    bad = first.value is not None and first.value < 0
+    for a, b in ((first, last), (last, dim)):
+        difference = (b - a).value
+        bad = bad or (difference is not None and difference < 0)
+    if bad:
+        raise fail("E0307", f"the slice {first}..{last} is out of range for a dimension of {dim} of `{type}`", node.span)
+    if not (not_negative(body, first) and not_negative(body, last - first) and not_negative(body, dim - last)):
+        binds.stmts.append(typed.CheckRange(lo, hi, dim_value(dim, node.span), span=node.span))
+    return Slice(lo, first, last)
+
+
+# ---------------------------------------------------------------- slices and gathers
+
+
+def _general(body: Body, base: typed.Expr, items: list[Item], binds: Bindings, span: Span) -> typed.Expr:
+    """A comprehension over the dimensions of the slices and gathers."""
+    if sum(isinstance(i, Gather) for i in items) > 1:
+        raise unsupported("several integer tensors in one subscript", span, "write the comprehension: `for[k] x[a[k], b[k]]`")
+    # The base is evaluated before the items; it is bound first.
+    first = Bindings()
+    base = first.keep(base, "x")
+    ranges: list[typed.Range] = []
+    dims: list[Dim] = []
+    indices: list[typed.Expr] = []
+    checked: list[bool] = []
+
+    def new_index(extent: Dim) -> typed.Expr:
+        local = body.index(INDEX_NAMES[len(ranges) % len(INDEX_NAMES)], span, Dim.const(0), extent)
+        ranges.append(extent_range(local, extent, span))
+        dims.append(extent)
+        return read(local, span)
+
+    for item in items:
+        match item:
+            case At():
+                indices.append(binds.keep(item.value, "at"))
+                checked.append(item.checked)
+            case Slice():
+                indices.append(add(item.lo, new_index(item.last - item.first), span))
+                checked.append(False)
+            case Gather():
+                value = binds.keep(item.value, "pick")
+                indices.append(as_i64(index(value, tuple(new_index(d) for d in dims_of_value(value)))))
+                checked.append(True)
+    element = typed.Index(base, tuple(indices), tuple(checked), type=strip(base.type, len(indices)), span=span)
+    first.stmts += binds.stmts
+    return first.wrap(comp(ranges, tuple(dims), element, span))
+
+
+def transpose(body: Body, base: typed.Expr, span: Span) -> typed.Expr:
+    """`x.T`: the last two dimensions swapped."""
+    dims = dims_of_value(base)
+    if len(dims) < 2:
+        raise fail("E0307", f"`.T` needs two dimensions, `{base.type}` has {len(dims)}", span)
+    binds = Bindings()
+    base = binds.keep(base, "x")
+    swapped = (*dims[:-2], dims[-1], dims[-2])
+    value = over(swapped, span, lambda i: index(base, (*i[:-2], i[-1], i[-2])))
+    return binds.wrap(value)
+
+
+def literal(e: typed.Expr) -> int | None:
+    """The value of an integer literal."""
+    if isinstance(e, PendingConst | typed.Const) and isinstance(e.value, int) and not isinstance(e.value, bool):
+        return e.value
+    return None

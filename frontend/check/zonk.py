@@ -1,0 +1,211 @@
+"""The end of inference in a function: open element types get their defaults, literals their final form, pending calls their instances.
+
+After this no `Cell` and no pending node is left. The tree is rebuilt, because typed nodes are immutable; a part that does not change
+is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tlc.frontend import typed
+from tlc.frontend.check.cells import NEVER, Cell, elem_of
+from tlc.frontend.check.dimension import dim_of
+from tlc.frontend.check.outline import close
+from tlc.frontend.check.pending import Closed, Outline, PendingCall, PendingConst, PendingGrad, PendingRandom
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.dims import Dim
+from tlc.frontend.ops import DTYPES
+from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type
+
+if TYPE_CHECKING:
+    from tlc.frontend.check.instances import Instance
+    from tlc.frontend.check.session import Session
+
+_FIELDS: dict[type, tuple[str, ...]] = {}
+_TYPES = (TensorType, StructType, TupleType, FunctionType)
+
+
+class Zonk:
+    """One function's tree made final."""
+
+    def __init__(self, session: Session, instance: Instance) -> None:
+        self.session = session
+        self.instance = instance
+        self.locals: dict[int, typed.Local] = {}
+        self.types: dict[int, tuple[Type, Type]] = {}
+        self.closed: dict[int, tuple[Outline, Closed]] = {}
+
+    # ------------------------------------------------------------ nodes
+
+    def expr(self, e: typed.Expr) -> typed.Expr:
+        out = self.node(e)
+        assert isinstance(out, typed.Expr)
+        return out
+
+    def node(self, node: Any) -> Any:
+        """Rebuild any typed node (or a tuple of them, a type, a local, a plain value)."""
+        if isinstance(node, tuple):
+            return tuple([self.node(n) for n in node]) if node else node
+        if isinstance(node, _TYPES):
+            return self.type(node)
+        if isinstance(node, typed.Local):
+            return self.local(node)
+        special = _SPECIAL.get(type(node))
+        if special is not None:
+            return special(self, node)
+        if not isinstance(node, _NODES):
+            return node
+        cls = type(node)
+        names = _FIELDS.get(cls)
+        if names is None:
+            names = _FIELDS[cls] = tuple(f.name for f in fields(node) if f.name != "span")
+        changed = {}
+        for name in names:
+            old = getattr(node, name)
+            new = self.node(old)
+            if new is not old:
+                changed[name] = new
+        return _replace(node, changed)
+
+    def _call(self, e: PendingCall) -> typed.Expr:
+        types = {p: self.type(t) for p, t in e.types.items()}
+        functions = {name: self.close(f) for name, f in e.functions}
+        args = self.node(e.args)
+        ref = self.session.instances.request(e.decl, types, functions, self.instance, e.span)
+        captures = tuple(c for f in functions.values() for c in f.captures)
+        return typed.Call(ref, args + captures, type=self.type(e.type), span=e.span)
+
+    def _grad(self, e: PendingGrad) -> typed.Expr:
+        closed = self.close(e.function)
+        return typed.Grad(closed.ref, self.node(e.args) + closed.captures, e.wrt, e.many, e.value, type=self.type(e.type), span=e.span)
+
+    def _const(self, e: PendingConst) -> typed.Expr:
+        type = self.type(e.type)
+        assert isinstance(type, TensorType)
+        try:
+            value = fit(e.value, type.elem, e)
+        except Failed as failure:
+            self.session.report(failure)
+            value = 0
+        return typed.Const(value, type=type, span=e.span)
+
+    def _random(self, e: PendingRandom) -> typed.Expr:
+        type = self.type(e.type)
+        decl = self.session.helper("random", f"{e.name}_{type}")
+        ref = self.session.instances.request(decl, {}, {}, self.instance, e.span)
+        return typed.Call(ref, (self.expr(e.key), self.expr(e.counter)), type=type, span=e.span)
+
+    def _op(self, e: typed.Op) -> typed.Expr:
+        type = self.type(e.type)
+        assert isinstance(type, TensorType)
+        args = self.node(e.args)
+        if e.op == "convert" and args[0].type == type:
+            return args[0]  # type: ignore[no-any-return]
+        checked = e.op in ("floordiv", "mod") and type.elem.is_int and not _not_zero(args[1])
+        return typed.Op(e.op, args, checked, type=type, span=e.span)
+
+    def close(self, outline: Outline) -> Closed:
+        found = self.closed.get(id(outline))
+        if found is None:
+            found = self.closed[id(outline)] = (outline, close(self, outline))
+        return found[1]
+
+    # ------------------------------------------------------------ types and locals
+
+    def local(self, local: typed.Local) -> typed.Local:
+        found = self.locals.get(local.uid)
+        if found is None:
+            type = self.type(local.type)
+            dim = local.dim if type == typed_i64 else None
+            found = typed.Local(local.name, type, local.mutable, dim, local.span, local.uid)
+            self.locals[local.uid] = found
+        return found
+
+    def type(self, type: Type) -> Type:
+        found = self.types.get(id(type))
+        if found is None:
+            found = self.types[id(type)] = (type, final_type(type))
+        return found[1]
+
+
+typed_i64 = TensorType(Elem.I64)
+_NODES = (typed.Expr, typed.Stmt, typed.Range, typed.Hole, typed.PartStep, typed.IndexStep)
+_SPECIAL: dict[type, Callable[[Zonk, Any], Any]] = {
+    PendingCall: Zonk._call,
+    PendingGrad: Zonk._grad,
+    PendingConst: Zonk._const,
+    PendingRandom: Zonk._random,
+    typed.Op: Zonk._op,
+}
+
+
+def _not_zero(divisor: typed.Expr) -> bool:
+    """Whether a divisor is a constant other than zero."""
+    term = dim_of(divisor)
+    return term is not None and term.value is not None and term.value != 0
+
+
+def _replace(node: Any, changed: dict[str, Any]) -> Any:
+    """`dataclasses.replace`, faster: the classes are frozen and have no hooks."""
+    if not changed:
+        return node
+    out = object.__new__(type(node))
+    out.__dict__.update(node.__dict__)
+    out.__dict__.update(changed)
+    return out
+
+
+def final_type(type: Type) -> Type:
+    """The type with its open element types fixed, for good."""
+    if type is NEVER:
+        return UNIT
+    match type:
+        case TensorType():
+            elem = elem_of(type)
+            if isinstance(elem, Cell):
+                elem.link = elem.default
+                elem = elem.link
+            return type if elem is type.elem else TensorType(elem, type.dims)  # type: ignore[arg-type]
+        case StructType():
+            args = tuple(a if isinstance(a, Dim) else final_type(a) for a in type.args)
+            same = all(a is b for a, b in zip(args, type.args, strict=True))
+            return type if same else StructType(type.decl, args, type.dims)
+        case TupleType():
+            items = tuple(final_type(i) for i in type.items)
+            return type if all(a is b for a, b in zip(items, type.items, strict=True)) else TupleType(items)
+        case FunctionType():
+            return FunctionType(tuple(final_type(p) for p in type.params), final_type(type.result))
+
+
+def fit(value: int | float, elem: Elem, e: typed.Expr) -> int | float:
+    """A literal as a value of its element type. Raises Failed if it does not fit."""
+    if elem.is_real:
+        if isinstance(value, int) and abs(value) > 1 << 1000:
+            raise fail("E0305", f"the number does not fit into `{elem}`", e.span)
+        out = float(value)
+        if elem is Elem.F32 and math.isfinite(out):
+            with np.errstate(over="ignore"):
+                single = float(np.float32(out))
+            if math.isinf(single):
+                raise fail("E0305", f"the number is too large for `{elem}`", e.span, help="write it with the suffix `f64`")
+            return single
+        return out
+    assert isinstance(value, int)
+    info = np.iinfo(DTYPES[elem])
+    if not info.min <= value <= info.max:
+        raise fail("E0305", f"`{value}` does not fit into `{elem}`", e.span, f"an `{elem}` is from {info.min} to {info.max}")
+    return value
+
+
+def fits(value: int | float, elem: Elem) -> bool:
+    """Whether an integer literal is a value of the element type; a real literal is one of every real type."""
+    if elem.is_real or isinstance(value, float):
+        return True
+    info = np.iinfo(DTYPES[elem])
+    return bool(info.min <= value <= info.max)

@@ -1,0 +1,42 @@
+"""The control-flow graph of one region: successors, predecessors, orders."""
+
+from __future__ import annotations
+
+from tlc.ssa.ir import Block, Region
+
+
+def successors(block: Block) -> tuple[Block, ...]:
+    """Targets of the terminator in order; a branch with equal targets gives one twice."""
+    return block.terminator.targets
+
+
+def predecessors(region: Region) -> dict[Block, list[Block]]:
+    """For every block, those that jump to it, in order of the list; twice where both edges of a branch do."""
+    out: dict[Block, list[Block]] = {b: [] for b in region.blocks}
+    for block in region.blocks:
+        for target in successors(block):
+            out[target].append(block)
+    return out
+
+
+def postorder(region: Region) -> list[Block]:
+    """Reachable blocks, each after those it leads to (back edges aside). Iterative: regions may be long."""
+    out: list[Block] = []
+    seen = {region.entry}
+    stack = [(region.entry, iter(successors(region.entry)))]
+    while stack:
+        block, rest = stack[-1]
+        for target in rest:
+            if target not in seen:
+                seen.add(target)
+                stack.append((target, iter(successors(target))))
+                break
+        else:
+            stack.pop()
+            out.append(block)
+    return out
+
+
+def reverse_postorder(region: Region) -> list[Block]:
+    """Reachable blocks from the entry, each before those it leads to (back edges aside)."""
+    return postorder(region)[::-1]

@@ -1,0 +1,121 @@
+"""Lowering of `while` and `for`.
+
+A range by 1 or -1 counts in its own index; any other range, and one with a progress bar, counts its iterations
+from 0 and computes `lo + count * step`, so that neither the count nor the index can pass the end of `i64`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tlc.frontend import typed as t
+from tlc.frontend.source import Span
+from tlc.ssa.ir import BOOL, I64, Block, Value, branch, jump
+from tlc.ssa.lower_state import Diverged, Loop
+
+if TYPE_CHECKING:
+    from tlc.ssa.lower import FunctionLowering
+
+
+def while_loop(fn: FunctionLowering, s: t.While) -> None:
+    head, body, exit = Block("head"), Block("body"), Block("exit")
+    forever = isinstance(s.cond, t.Const) and s.cond.value is True
+    fn.end(jump(head, (), s.span))
+    fn.start(head)
+    loop = Loop(head, exit)
+    with fn.scope():
+        if forever:
+            fn.end(jump(body, (), s.cond.span))
+        else:
+            fn.end(branch(fn.scalar(s.cond), body, exit, span=s.cond.span))
+        _body(fn, loop, body, s.body)
+    if forever and not loop.broken:
+        raise Diverged
+    fn.start(exit)
+
+
+def for_loop(fn: FunctionLowering, s: t.For) -> None:
+    lo, hi, step = fn.scalar(s.lo), fn.scalar(s.hi), fn.scalar(s.step)
+    known = s.step.value if isinstance(s.step, t.Const) else None
+    if s.label is not None or known not in (1, -1):
+        _counted(fn, s, lo, hi, step, known)
+        return
+    head, body, latch, exit = Block("head"), Block("body"), Block("latch"), Block("exit")
+    index = head.add_param(I64, s.local.name)
+    fn.end(jump(head, (lo,), s.span))
+    fn.start(head)
+    inside = fn.op("lt" if known == 1 else "gt", index, hi, type=BOOL, span=s.span)
+    fn.end(branch(inside, body, exit, span=s.span))
+    with fn.scope():
+        _body(fn, Loop(latch, exit), body, s.body, s.local, index)
+    fn.start(latch)
+    fn.end(jump(head, (fn.op("add", index, step, span=s.span),), s.span))
+    fn.start(exit)
+
+
+def _counted(fn: FunctionLowering, s: t.For, lo: Value, hi: Value, step: Value, known: object) -> None:
+    count = _iterations(fn, lo, hi, step, known, s.span)
+    progress: Value | None = None
+    if s.label is not None:
+        (progress,) = fn.emit("progress_begin", (fn.scalar(s.label), count), (I64,), span=s.span, names=("progress",))
+    head, body, latch, exit = Block("head"), Block("body"), Block("latch"), Block("exit")
+    k = head.add_param(I64, "count")
+    zero, one = fn.const(0, span=s.span), fn.const(1, span=s.span)
+    fn.end(jump(head, (zero,), s.span))
+    fn.start(head)
+    fn.end(branch(fn.op("lt", k, count, type=BOOL, span=s.span), body, exit, span=s.span))
+    fn.start(body)
+    index = fn.op("add", lo, fn.op("mul", k, step, span=s.span), span=s.span)
+    with fn.scope():
+        _body(fn, Loop(latch, exit, progress), None, s.body, s.local, index)
+    fn.start(latch)
+    after = fn.op("add", k, one, span=s.span)
+    if progress is not None:
+        fn.emit("progress_tick", (progress, after), span=s.span)
+    fn.end(jump(head, (after,), s.span))
+    fn.start(exit)
+    if progress is not None:
+        fn.emit("progress_end", (progress,), span=s.span)
+
+
+def _body(
+    fn: FunctionLowering, loop: Loop, block: Block | None, body: t.Expr, local: t.Local | None = None, index: Value | None = None
+) -> None:
+    """The body of a loop, from `block` (or from here) to the latch."""
+    if block is not None:
+        fn.start(block)
+    if local is not None and index is not None:
+        fn.declare(local, (index,))
+    fn.loops.append(loop)
+    try:
+        fn.expr(body)
+        fn.end(jump(loop.latch, (), body.span))
+    except Diverged:
+        pass
+    fn.loops.pop()
+
+
+def _iterations(fn: FunctionLowering, lo: Value, hi: Value, step: Value, known: object, span: Span) -> Value:
+    """How often `for i in lo..hi by step` runs.
+
+    Going up by 1 it is max(hi - lo, 0). Otherwise it is the difference of the quotients by `step` of the first and the last number in
+    the range, and one more where the remainder of the last is not behind that of the first: no intermediate
+    result is larger than the range, so nothing wraps.
+    """
+    zero, one = fn.const(0, span=span), fn.const(1, span=span)
+    if known == 1:
+        return fn.op("max", fn.op("sub", hi, lo, span=span), zero, span=span)
+    if known is None:
+        fn.check("range", fn.op("ne", step, zero, type=BOOL, span=span), "the step of a range is 0", span=span)
+    up = fn.op("gt", step, zero, type=BOOL, span=span)
+    last = fn.op("sub", hi, fn.op("select", up, one, fn.const(-1, span=span), type=I64, span=span), span=span)
+    quotients = fn.op("sub", fn.op("floordiv", last, step, span=span), fn.op("floordiv", lo, step, span=span), span=span)
+    first_rest, last_rest = fn.op("mod", lo, step, span=span), fn.op("mod", last, step, span=span)
+
+    def by_direction(above: tuple[Value, Value], below: tuple[Value, Value], op: str) -> Value:
+        ups, downs = fn.op(op, *above, type=BOOL, span=span), fn.op(op, *below, type=BOOL, span=span)
+        return fn.op("select", up, ups, downs, type=BOOL, span=span)
+
+    more = fn.op("convert", by_direction((last_rest, first_rest), (first_rest, last_rest), "ge"), type=I64, span=span)
+    runs = by_direction((lo, hi), (hi, lo), "lt")
+    return fn.op("select", runs, fn.op("add", quotients, more, span=span), zero, type=I64, span=span)

@@ -1,0 +1,225 @@
+"""Fusion: fewer kernels, less memory.
+
+Two rewrites of a graph, repeated until neither applies; epilogues of reductions come first, so that a bias is added once and not
+in each of its readers. A node only ever moves later, to where a consumer stands.
+
+  inline   y = for i: f(x[i]);  z = for i: g(y[i])      becomes   z = for i: g(f(x[i]))
+           An element-wise producer that the host does not need goes into every consumer, also into a reduction's terms, if it
+           is free (affine movement), or cheap, or computed no more often there than before. Factors of a product are read many
+           times each, so only affine movement goes into them.
+  append   y = for i: sum[k] ..;  z = for i: g(y[i])    becomes   y, z = for i: sum[k] .., then g(acc)
+           An element-wise consumer over the same extents joins its producer: the epilogue of a reduction, or two results that share
+           their loads. y is no result any more if nobody else reads it; whoever reads it must stand behind z.
+
+Requires: expressions in normal form. Preserves: the value of every kept tensor to the bit, and the order of effects. Neither
+moves a load behind the place where the host takes that tensor over, which would turn an update in place into a copy. The notes of a
+node say what became part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.types import Elem
+from tlc.tensor.graph.index import Ranges, equal, flatten, slope, unflatten
+from tlc.tensor.graph.ir import Expr, Graph, Node, View, axes_of, axis, loads, rebuild, sources, substitute, transform, walk
+
+CHEAP = 5  # in additions and loads: computing this again costs no more than reading it
+LARGEST = 600  # expressions in a node; what is larger compiles slowly and spills
+MOST_INPUTS = 24
+
+# fmt: off
+_COSTS = {  # in additions; elementary functions cost 20, other scalar ops 1
+    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "apply": 1000, "load": 1, "const": 0, "axis": 0, "scalar": 0, "acc": 0, "whole": 0,
+}
+# fmt: on
+_ELEMENTARY = 20
+
+
+def fuse(graph: Graph) -> Graph:
+    """The fused graph. The given one is not changed."""
+    fusion = _Fusion(replace(graph, nodes=list(graph.nodes)))
+    while fusion.append_one(to_reductions=True) or fusion.inline_one() or fusion.append_one(to_reductions=False):
+        pass
+    return fusion.graph
+
+
+@dataclass(eq=False)
+class _Fusion:
+    graph: Graph
+
+    def readers(self, node: Node) -> list[Node]:
+        """The nodes that read a result of a node, in order."""
+        made = set(node.results)
+        return [n for n in self.graph.nodes if n is not node and made & sources(n).keys()]
+
+    def may_move(self, node: Node, place: int) -> bool:
+        """Whether the loads of a node can stand at a later place without costing a copy."""
+        return all(place <= self.graph.taken.get(t, inf) for t in sources(node))
+
+    # ------------------------------------------------------------ inline
+
+    def inline_one(self) -> bool:
+        for node in self.graph.nodes:
+            readers = self.readers(node)
+            if readers and self.can_inline(node, readers):
+                new = {r: inlined(node, r) for r in readers}
+                if all(_fits(n) for n in new.values()):
+                    self.graph.nodes = [new.get(n, n) for n in self.graph.nodes if n is not node]
+                    return True
+        return False
+
+    def can_inline(self, node: Node, readers: list[Node]) -> bool:
+        if node.reduction or node.scatter or any(t in self.graph.kept for t in node.results):
+            return False
+        free = is_movement(node)
+        price = cost(node.outputs)
+        if price >= _COSTS["apply"] and len(readers) > 1:
+            return False
+        for reader in readers:
+            if not reads_by_loads(reader, node) or not self.may_move(node, self.graph.place(reader)):
+                return False
+            for e in loads(reader):
+                if e.data.tensor not in node.results:
+                    continue
+                if reader.reduction and len(reader.reduction.terms) == 2 and e in walk(reader.reduction.terms):
+                    if not free:
+                        return False
+                elif not (free or price <= CHEAP or (len(readers) == 1 and is_once(e, reader))):
+                    return False
+        return True
+
+    # ------------------------------------------------------------ append
+
+    def append_one(self, to_reductions: bool) -> bool:
+        for reader in self.graph.nodes:
+            if reader.reduction or reader.scatter:
+                continue
+            for node in self.graph.nodes:
+                if node is not reader and bool(node.reduction) == to_reductions and self.can_append(node, reader):
+                    self.append(node, reader)
+                    return True
+        return False
+
+    def can_append(self, node: Node, reader: Node) -> bool:
+        if node.scatter or not set(node.results) & sources(reader).keys() or not _same_extents(node, reader):
+            return False
+        if not reads_by_loads(reader, node) or not self.may_move(node, self.graph.place(reader)):
+            return False
+        here = tuple(axis(k) for k in range(reader.rank))
+        if any(e.args != here or e.data.shape != e.data.tensor.shape for e in loads(reader) if e.data.tensor in node.results):
+            return False
+        others = [r for r in self.readers(node) if r is not reader]
+        if any(self.graph.nodes.index(r) < self.graph.nodes.index(reader) for r in others):
+            return False
+        place = self.graph.place(reader)
+        if any(self.graph.wanted.get(t, inf) < place for t in node.results if t in self.graph.kept):
+            return False
+        return _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS
+
+    def append(self, node: Node, reader: Node) -> None:
+        value = dict(zip(node.results, node.outputs, strict=True))
+
+        def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
+            if e.op == "load" and e.data.tensor in value:
+                return value[e.data.tensor]
+            return rebuild(e, args) if args else e
+
+        outputs = transform(reader.outputs, change)
+        others = {t for n in self.graph.nodes if n is not reader and n is not node for t in sources(n)} | set(self.graph.kept)
+        stay = [k for k, t in enumerate(node.results) if t in others]
+        joined = replace(
+            node,
+            results=(*(node.results[k] for k in stay), *reader.results),
+            outputs=(*(node.outputs[k] for k in stay), *outputs),
+            span=reader.span,
+            notes=(*node.notes, *reader.notes, _note(node, "computes", reader)),
+        )
+        self.graph.nodes = [joined if n is reader else n for n in self.graph.nodes if n is not node]
+
+
+def inlined(producer: Node, reader: Node) -> Node:
+    """The reader with every load of the producer replaced by what is computed there."""
+    value = dict(zip(producer.results, producer.outputs, strict=True))
+
+    def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op != "load" or e.data.tensor not in value:
+            return rebuild(e, args) if args else e
+        view: View = e.data
+        indices = args if view.shape == view.tensor.shape else unflatten(flatten(args, view.shape), view.tensor.shape)
+        return substitute(value[view.tensor], dict(enumerate(indices)))
+
+    roots = (*reader.roots, *reader.domain)
+    changed = transform(roots, change)
+    simple = Ranges(reader.domain).simplify_all(changed)
+    new = dict(zip(roots, simple, strict=True))
+    return replace(reader.rebuilt(lambda e: new[e]), notes=(*reader.notes, *producer.notes, _note(producer, "inlined into", reader)))
+
+
+def _note(a: Node, how: str, b: Node) -> str:
+    return f"{a.results[0].name} {how} {b.results[-1].name}"
+
+
+# ---------------------------------------------------------------- what expressions cost
+
+
+def cost(roots: tuple[Expr, ...]) -> int:
+    """The price of computing expressions once, in additions. Index arithmetic is free."""
+    total = 0
+    for e in walk(roots):
+        if e.op in ("add", "sub", "mul") and e.elem is Elem.I64:
+            continue
+        elementary = e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary
+        total += _ELEMENTARY if elementary else _COSTS.get(e.op, 1)
+    return total
+
+
+def is_movement(node: Node) -> bool:
+    """Whether a node only moves elements, or gives a constant, with indices that are sums of axes and scalars."""
+    for e in node.outputs:
+        if e.op in ("const", "scalar"):
+            continue
+        if e.op != "load" or any(x.op in ("load", "apply") for i in e.args for x in walk([i])):
+            return False
+    return True
+
+
+def is_once(e: Expr, node: Node) -> bool:
+    """Whether a load reads each element at most once while its node runs (loops within which nothing changes aside).
+
+    So it is if each index moves with one axis of its own, and the axes that do not occur are innermost.
+    """
+    seen: set[int] = set()
+    for i in e.args:
+        own = axes_of([i])
+        if len(own) > 1 or own & seen:
+            return False
+        if own:
+            (k,) = own
+            s = slope(i, k)
+            if s is None or not s.value:
+                return False
+        seen |= own
+    missing = set(range(len(node.domain))) - seen
+    if node.reduction and node.reduction.order == "chain":
+        return not missing
+    return missing == set(range(len(node.domain) - len(missing), len(node.domain)))
+
+
+def reads_by_loads(reader: Node, node: Node) -> bool:
+    """Whether a node reads another's results by loads only: neither as a whole tensor nor as the base of a scatter."""
+    if reader.scatter and reader.scatter.base in node.results:
+        return False
+    return not any(e.op == "whole" and e.data in node.results for e in walk(reader.roots))
+
+
+def _same_extents(a: Node, b: Node) -> bool:
+    return a.rank == b.rank and all(equal(m, n) for m, n in zip(a.extents, b.extents, strict=True))
+
+
+def _fits(node: Node) -> bool:
+    return sum(1 for _ in walk(node.roots)) <= LARGEST and len(sources(node)) <= MOST_INPUTS
+
+

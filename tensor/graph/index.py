@@ -1,0 +1,341 @@
+"""Index algebra: what makes movement free.
+
+An index expression is put into normal form, a polynomial with integer coefficients over atoms (axes, scalars, loads, quotients and
+remainders), and divisions and remainders are resolved by the ranges of the axes. Worked example: a tensor of shape
+[b, 28, 28] read as [b, 784] at (i, j) is read in full at
+
+    ((784 i + j) // 784, (784 i + j) // 28 % 28, (784 i + j) % 28)  =  (i, j // 28, j % 28)       for 0 <= j < 784
+
+because a term that the divisor divides leaves the division, and what remains lies in 0 .. 783.
+
+Sums, differences and products are exact modulo 2^64, as `i64` arithmetic is. Divisions are split only if every atom is an axis or an
+extent (or their quotient or remainder): those are bounded by a tensor's size, so nothing wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from tlc.frontend.types import Elem
+from tlc.tensor.graph.ir import Expr, axis, const, op, rebuild, transform
+
+Monomial = tuple[Expr, ...]  # atoms sorted by number, repeated by power; () is the constant term
+Poly = dict[Monomial, int]  # without zero coefficients
+
+_WRAP = 1 << 64
+_LARGEST = 24  # terms of a product; a larger one stays as it is
+
+
+class Ranges:
+    """What is known where an expression is evaluated: axis k lies in 0 .. extents[k] - 1, and no extent is negative."""
+
+    def __init__(self, extents: Sequence[Expr]) -> None:
+        self.extents = tuple(extents)
+
+    @cached_property
+    def positive(self) -> frozenset[Expr]:
+        """Atoms that are at least 1, because an axis runs over them."""
+        return frozenset(self.extents)
+
+    def simplify(self, e: Expr) -> Expr:
+        """An equal expression in normal form, for `i64` expressions; others are simplified inside."""
+        return self.simplify_all([e])[0]
+
+    def simplify_all(self, roots: Sequence[Expr]) -> tuple[Expr, ...]:
+        return transform(roots, self._step)
+
+    def _step(self, e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if not args:
+            return const(0) if e.op == "axis" and self.extents[e.data].value == 1 else e
+        match e.op:
+            case "add" | "sub" | "mul" if e.elem is Elem.I64:
+                return from_poly(self.recombine(to_poly(op(e.op, *args))))
+            case "neg" if e.elem is Elem.I64:
+                return from_poly(to_poly(op("mul", args[0], const(-1))))
+            case "floordiv" if e.elem is Elem.I64:
+                return self.divide(*args)[0]
+            case "mod" if e.elem is Elem.I64:
+                return self.divide(*args)[1]
+            case "lt" | "le" | "gt" | "ge" if args[0].elem is Elem.I64:
+                decided = self.compare(e.op, *args)
+                return rebuild(e, args) if decided is None else const(decided, Elem.BOOL)
+            case "min" | "max" if e.elem is Elem.I64:
+                a, b = args
+                if self.compare("le", a, b):
+                    return a if e.op == "min" else b
+                if self.compare("le", b, a):
+                    return b if e.op == "min" else a
+                return rebuild(e, args)
+            case _:
+                return rebuild(e, args)
+
+    # ------------------------------------------------------------ division
+
+    def divide(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """Quotient and remainder of a floor division, as simple as ranges allow."""
+        plain = op("floordiv", a, b), op("mod", a, b)
+        p, d = to_poly(a), to_poly(b)
+        if len(d) != 1 or not self.bounded(p) or not self.bounded(d):
+            return plain
+        ((monomial, factor),) = d.items()
+        if factor <= 0 or not all(x in self.positive for x in monomial):
+            return plain
+        # a = q b + r: terms that b divides go to the quotient
+        q: Poly = {}
+        r: Poly = {}
+        for m, c in p.items():
+            rest = _without(m, monomial)
+            if rest is None:
+                r[m] = c
+                continue
+            whole, left = divmod(c, factor)
+            if whole:
+                q[rest] = whole
+            if left:
+                r[m] = left
+        if self.at_least_zero(r) and self.at_least_zero(_sub(_sub(d, r), {(): 1})):
+            return from_poly(q), from_poly(r)
+        left_over = from_poly(r)
+        # (x // m) // n = x // (m n); x % (m n) % n = x % n: for constants
+        quotient, remainder = op("floordiv", left_over, b), op("mod", left_over, b)
+        inner = left_over.args[1].value if left_over.op in ("floordiv", "mod") else None
+        if inner is not None and inner > 0 and not monomial:
+            if left_over.op == "floordiv":
+                quotient = self.divide(left_over.args[0], const(inner * factor))[0]
+            elif inner % factor == 0:
+                remainder = self.divide(left_over.args[0], b)[1]
+        return from_poly(_add(q, to_poly(quotient))), remainder
+
+    def recombine(self, p: Poly) -> Poly:
+        """k c (x // c) + k (x % c) = k x."""
+        for m, k in p.items():
+            for atom in m:
+                if atom.op != "mod":
+                    continue
+                x, c = atom.args
+                rest = _without(m, (atom,)) or ()
+                other = to_poly(op("mul", op("floordiv", x, c), from_poly({rest: 1})))
+                other = {n: v * k for n, v in _mul(other, to_poly(c)).items()}
+                if other and all(p.get(n) == v for n, v in other.items()):
+                    out = dict(p)
+                    for n in (m, *other):
+                        del out[n]
+                    return self.recombine(_add(out, {n: v * k for n, v in _mul(to_poly(x), {rest: 1}).items()}))
+        return p
+
+    # ------------------------------------------------------------ ranges
+
+    def bounded(self, p: Poly) -> bool:
+        """Whether every atom is an axis, an extent, or a quotient or remainder of such."""
+        return all(self._bounded_atom(a) for m in p for a in m)
+
+    def _bounded_atom(self, a: Expr) -> bool:
+        if a.op in ("floordiv", "mod"):
+            return all(self.bounded(to_poly(x)) for x in a.args)
+        return a.op == "axis" or a in self.positive or (a.op == "scalar" and a.data.extent)
+
+    def never_negative(self, a: Expr) -> bool:
+        """Whether an atom is at least 0."""
+        if a.op in ("floordiv", "mod"):
+            x, c = a.args
+            if not (c in self.positive or (c.value or 0) > 0):
+                return False
+            return a.op == "mod" or self.at_least_zero(to_poly(x))
+        return a.op == "axis" or a in self.positive or (a.op == "scalar" and a.data.extent)
+
+    def last(self, a: Expr) -> Poly | None:
+        """The greatest value of an atom, if it has one in terms of extents."""
+        if a.op == "axis":
+            return _sub(to_poly(self.extents[a.data]), {(): 1})
+        if a.op == "mod" and self.never_negative(a):
+            return _sub(to_poly(a.args[1]), {(): 1})
+        if a.op == "floordiv" and self.never_negative(a):
+            most, by = self.most(to_poly(a.args[0])), a.args[1].value
+            if most is not None and set(most) <= {()} and by:
+                return _poly(most.get((), 0) // by)
+        return None
+
+    def most(self, p: Poly) -> Poly | None:
+        """An upper bound without axes, quotients and remainders."""
+        out: Poly = {}
+        for m, c in p.items():
+            if not all(self.never_negative(a) for a in m):
+                return None
+            term: Poly = {(): c}
+            for a in m:
+                movable = a.op in ("axis", "floordiv", "mod")
+                if movable and c < 0:
+                    term = {}  # the least value of the atom is 0
+                    break
+                last = self.last(a) if movable else _atom(a)
+                if last is None:
+                    return None
+                if any(x.op == "axis" for n in last for x in n):  # an extent that reads another axis
+                    nested = self.most(last)
+                    if nested is None:
+                        return None
+                    last = nested
+                term = _mul(term, last)
+            out = _add(out, term)
+        return out
+
+    def at_least_zero(self, p: Poly) -> bool:
+        """Whether a polynomial is provably never negative."""
+        bound = self.most({m: -c for m, c in p.items()})
+        if bound is None:
+            return False
+        # -bound is a lower bound over extents; put e = 1 + e' for those that are positive
+        low: Poly = {}
+        for m, c in bound.items():
+            term: Poly = {(): -c}
+            for a in m:
+                term = _mul(term, _add(_atom(a), _poly(1)) if a in self.positive else _atom(a))
+            low = _add(low, term)
+        return all(c >= 0 for c in low.values())
+
+    def compare(self, name: str, a: Expr, b: Expr) -> bool | None:
+        """The value of a comparison, if it is the same for all indices."""
+        p, q = to_poly(a), to_poly(b)
+        if not (self.bounded(p) and self.bounded(q)):
+            return None
+        if name in ("gt", "ge"):
+            p, q, name = q, p, {"gt": "lt", "ge": "le"}[name]
+        strict: Poly = {(): 1} if name == "lt" else {}
+        if self.at_least_zero(_sub(_sub(q, p), strict)):
+            return True
+        opposite: Poly = {} if name == "lt" else {(): 1}
+        if self.at_least_zero(_sub(_sub(p, q), opposite)):
+            return False
+        return None
+
+
+# ---------------------------------------------------------------- polynomials
+
+
+def to_poly(e: Expr) -> Poly:
+    """The polynomial of an `i64` expression; what is no sum or product is an atom."""
+    if e.value is not None:
+        return _poly(e.value)
+    if e.op == "add" and len(e.args) == 2:
+        return _add(to_poly(e.args[0]), to_poly(e.args[1]))
+    if e.op == "sub":
+        return _sub(to_poly(e.args[0]), to_poly(e.args[1]))
+    if e.op == "mul":
+        a, b = to_poly(e.args[0]), to_poly(e.args[1])
+        if len(a) * len(b) <= _LARGEST:
+            return _mul(a, b)
+    return _atom(e)
+
+
+def from_poly(p: Poly) -> Expr:
+    """The canonical expression: what is added first, terms of higher degree and earlier atoms first, the constant last."""
+    out: Expr | None = None
+    constant = p.get((), 0)
+    for m, c in sorted(p.items(), key=lambda t: (t[1] < 0, -len(t[0]), [_order(a) for a in t[0]])):
+        if not m:
+            continue
+        term = m[0]
+        for a in m[1:]:
+            term = op("mul", term, a)
+        if out is None:
+            out = op("mul", term, const(c))
+        elif c < 0:
+            out = op("sub", out, op("mul", term, const(-c)))
+        else:
+            out = op("add", out, op("mul", term, const(c)))
+    if out is None:
+        return const(constant)
+    return op("add", out, const(constant)) if constant >= 0 else op("sub", out, const(-constant))
+
+
+def _order(a: Expr) -> tuple[int, int]:
+    return (0, a.data) if a.op == "axis" else (1, a.number)
+
+
+def _poly(value: int) -> Poly:
+    return {(): value} if value else {}
+
+
+def _atom(a: Expr) -> Poly:
+    return {(a,): 1}
+
+
+def _signed(c: int) -> int:
+    return (c + _WRAP // 2) % _WRAP - _WRAP // 2
+
+
+def _add(a: Poly, b: Poly) -> Poly:
+    out = dict(a)
+    for m, c in b.items():
+        out[m] = _signed(out.get(m, 0) + c)
+    return {m: c for m, c in out.items() if c}
+
+
+def _sub(a: Poly, b: Poly) -> Poly:
+    return _add(a, {m: -c for m, c in b.items()})
+
+
+def _mul(a: Poly, b: Poly) -> Poly:
+    out: Poly = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            key = tuple(sorted(m + n, key=_order))
+            out[key] = _signed(out.get(key, 0) + c * d)
+    return {m: c for m, c in out.items() if c}
+
+
+def _without(m: Monomial, factors: Monomial) -> Monomial | None:
+    """The monomial divided by others, if they divide it."""
+    rest = list(m)
+    for f in factors:
+        if f not in rest:
+            return None
+        rest.remove(f)
+    return tuple(rest)
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def flatten(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    """The row-major position of an element."""
+    at = const(0)
+    for i, n in zip(indices, shape, strict=True):
+        at = op("add", op("mul", at, n), i)
+    return at
+
+
+def unflatten(position: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The indices of the element at a row-major position."""
+    out: list[Expr] = []
+    stride = const(1)
+    for k in reversed(range(len(shape))):
+        part = op("floordiv", position, stride)
+        out.append(op("mod", part, shape[k]) if k else part)
+        stride = op("mul", stride, shape[k])
+    return tuple(reversed(out))
+
+
+def slope(e: Expr, k: int) -> Expr | None:
+    """The coefficient of axis k in an affine expression of that axis, 0 if it does not occur; None if it is not affine in it."""
+    target = axis(k)
+    out: Poly = {}
+    for m, c in to_poly(e).items():
+        count = m.count(target)
+        if count > 1 or any(target in _atoms(a) for a in m if a is not target):
+            return None
+        if count:
+            out[_without(m, (target,)) or ()] = c
+    return from_poly(out)
+
+
+def _atoms(e: Expr) -> set[Expr]:
+    from tlc.tensor.graph.ir import walk
+
+    return set(walk([e]))
+
+
+def equal(a: Expr, b: Expr) -> bool:
+    """Whether two index expressions are the same polynomial."""
+    return a is b or not _sub(to_poly(a), to_poly(b))

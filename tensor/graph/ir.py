@@ -1,0 +1,325 @@
+"""The tensor graph: one shape of node. *For these indices, this scalar expression of loads at index expressions, reduced by
+this operator, then finished by this expression.*
+
+A `Node` iterates over its output axes (`extents`, numbered from 0). Without a reduction it stores `outputs`, scalar
+expressions over the axes. With one, the reduced axes follow the output axes in number; `reduction.terms` is reduced over
+them, and `outputs` may read the result as `acc` (`acc 0`; `argmax` gives one index a reduced axis: `acc 0`, `acc 1`, ...). With
+a scatter, `outputs[0]` is added, in row-major order of the axes, to the element of the base at `scatter.targets`. Movement
+(transpose, slice, pad, reshape, broadcast, gather) is nothing but loads at other indices.
+
+Expressions are immutable and interned: equal expressions are one object, so sharing is kept, a comparison is `is`,
+and every walk over an expression must remember what it has seen (a random number shares its parts twenty levels deep).
+Build them with `const`, `axis`, `scalar`, `load`, `apply`, `acc` and `op`, which fold what is plain.
+
+A `Tensor` is a value by identity: an input of the graph, or the result of one node. A load names the shape in which it reads the
+tensor's cells (row-major), so that a reshape is a load with another shape and costs nothing. A `Scalar` is a value of the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.source import NOWHERE, Span
+from tlc.frontend.types import Elem
+
+
+class Expr:
+    """A scalar expression. `op` is a scalar op, or one of
+
+    const   data is the value          axis    data is its number            scalar  data is a Scalar
+    load    data is a View             apply   data is a function's name     whole   data is a Tensor; an argument of `apply` only
+    acc     data is its number
+    """
+
+    __slots__ = ("__weakref__", "args", "data", "elem", "number", "op")
+
+    def __init__(self, op: str, elem: Elem, args: tuple[Expr, ...], data: Any, number: int) -> None:
+        self.op = op
+        self.elem = elem
+        self.args = args
+        self.data = data
+        self.number = number  # in order of creation: a deterministic order for sorting
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.data if self.data is not None else ''}{self.args or ''}>"
+
+    @property
+    def value(self) -> int | None:
+        """The integer, if this is an integer constant."""
+        if self.op != "const" or self.elem is not Elem.I64:
+            return None
+        assert isinstance(self.data, int)
+        return self.data
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A value of the host that kernels take as an argument. Identity matters. `extent`: it is never negative."""
+
+    name: str
+    elem: Elem = Elem.I64
+    extent: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of the host or the result of a node. Identity matters. `shape` is made of constants and scalars."""
+
+    name: str
+    elem: Elem
+    shape: tuple[Expr, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor's cells seen in a shape, which has as many cells as the tensor's own."""
+
+    tensor: Tensor
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """`op` is a reducer, `order` one of ssa/ir.py; extents may read output axes and earlier reduced ones. `terms` is what is
+    reduced: one expression, or the two factors of a product that a chain of fused multiply-adds does not round.
+    """
+
+    op: str
+    order: str
+    extents: tuple[Expr, ...]
+    terms: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Scatter:
+    base: Tensor
+    targets: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """See the module's text. One result an output; a node with a scatter has one result, of the base's shape."""
+
+    results: tuple[Tensor, ...]
+    extents: tuple[Expr, ...]
+    outputs: tuple[Expr, ...]
+    reduction: Reduction | None = None
+    scatter: Scatter | None = None
+    span: Span = NOWHERE
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        return len(self.extents)
+
+    @property
+    def domain(self) -> tuple[Expr, ...]:
+        """The extents of all axes, reduced ones last."""
+        return self.extents + (self.reduction.extents if self.reduction else ())
+
+    @property
+    def roots(self) -> tuple[Expr, ...]:
+        """Every expression that is evaluated, extents aside."""
+        more = self.reduction.terms if self.reduction else ()
+        return self.outputs + more + (self.scatter.targets if self.scatter else ())
+
+    def rebuilt(self, change: Callable[[Expr], Expr]) -> Node:
+        """The node with every expression changed."""
+        r, s = self.reduction, self.scatter
+        return Node(
+            self.results,
+            tuple(map(change, self.extents)),
+            tuple(map(change, self.outputs)),
+            Reduction(r.op, r.order, tuple(map(change, r.extents)), tuple(map(change, r.terms))) if r else None,
+            Scatter(s.base, tuple(map(change, s.targets))) if s else None,
+            self.span,
+            self.notes,
+        )
+
+
+@dataclass(eq=False)
+class Graph:
+    """Nodes of one basic block in an order in which they can run. `kept` are the results that the host needs as tensors.
+
+    `places` says where in the block each result came to be; `taken` where the host first takes a tensor over, to change it: a
+    load that moves behind that place would cost a copy. `wanted` says where the host first reads a kept result in the block.
+    """
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    kept: list[Tensor] = field(default_factory=list)
+    places: dict[Tensor, int] = field(default_factory=dict)
+    taken: dict[Tensor, int] = field(default_factory=dict)
+    wanted: dict[Tensor, int] = field(default_factory=dict)
+
+    def place(self, node: Node) -> int:
+        """Where a node runs: with the last of its results."""
+        return max(self.places.get(t, 0) for t in node.results)
+
+
+# ---------------------------------------------------------------- building expressions
+
+_interned: WeakValueDictionary[Any, Expr] = WeakValueDictionary()
+_numbers = iter(range(1 << 62))
+
+
+def _intern(op: str, elem: Elem, args: tuple[Expr, ...] = (), data: Any = None, key: Any = None) -> Expr:
+    k = (op, elem, args, data if key is None else key)
+    found = _interned.get(k)
+    if found is None:
+        found = Expr(op, elem, args, data, next(_numbers))
+        _interned[k] = found
+    return found
+
+
+def const(value: bool | int | float | str, elem: Elem = Elem.I64) -> Expr:
+    """A constant, held in the precision of its type."""
+    if elem is not Elem.STR:
+        value = DTYPES[elem].type(value).item()
+    return _intern("const", elem, (), value, repr(value))
+
+
+def axis(number: int) -> Expr:
+    return _intern("axis", Elem.I64, (), number)
+
+
+def scalar(s: Scalar) -> Expr:
+    return _intern("scalar", s.elem, (), s)
+
+
+def whole(t: Tensor) -> Expr:
+    return _intern("whole", t.elem, (), t)
+
+
+def acc(number: int, elem: Elem) -> Expr:
+    return _intern("acc", elem, (), number)
+
+
+def load(tensor: Tensor, indices: Sequence[Expr], shape: Sequence[Expr] | None = None) -> Expr:
+    view = View(tensor, tensor.shape if shape is None else tuple(shape))
+    assert len(view.shape) == len(indices), (tensor.name, len(view.shape), len(indices))
+    return _intern("load", tensor.elem, tuple(indices), view)
+
+
+def apply(function: str, elem: Elem, args: Sequence[Expr]) -> Expr:
+    return _intern("apply", elem, tuple(args), function)
+
+
+def op(name: str, *args: Expr, elem: Elem | None = None) -> Expr:
+    """A scalar op; `elem` is needed where the row says `type`. Constants fold, and so do identities of integers."""
+    row = SCALAR_OPS[name]
+    if row.gives == "bool":
+        elem = Elem.BOOL
+    elif row.gives == "same":
+        elem = args[-1].elem
+    assert elem is not None, name
+    if all(a.op == "const" and a.elem is not Elem.STR for a in args) and elem not in (Elem.STR, Elem.KEY):
+        return const(row.evaluate(elem, *(DTYPES[a.elem].type(a.data) for a in args)).item(), elem)
+    if name == "convert" and args[0].elem is elem:
+        return args[0]
+    if elem is Elem.I64 and len(args) == 2:
+        a, b = args
+        match name, a.value, b.value:
+            case ("add", 0, _):
+                return b
+            case ("add" | "sub", _, 0):
+                return a
+            case ("mul", 1, _):
+                return b
+            case ("mul" | "floordiv", _, 1):
+                return a
+            case ("mul", 0, _) | ("mul", _, 0):
+                return const(0)
+            case ("mod", _, 1):
+                return const(0)
+            case _:
+                pass
+    if name == "select" and args[0].op == "const":
+        return args[1] if args[0].data else args[2]
+    return _intern(name, elem, tuple(args))
+
+
+def rebuild(e: Expr, args: Sequence[Expr], view: View | None = None) -> Expr:
+    """The same expression over other arguments."""
+    match e.op:
+        case "load":
+            v: View = view or e.data
+            return load(v.tensor, args, v.shape)
+        case "apply":
+            return apply(str(e.data), e.elem, args)
+        case "const" | "axis" | "scalar" | "whole" | "acc":
+            return e
+        case _:
+            return op(e.op, *args, elem=e.elem)
+
+
+# ---------------------------------------------------------------- walking expressions
+
+
+def walk(roots: Sequence[Expr]) -> Iterator[Expr]:
+    """Every distinct expression under the roots, operands before users."""
+    seen: set[Expr] = set()
+    for root in roots:
+        stack = [(root, False)]
+        while stack:
+            e, done = stack.pop()
+            if done:
+                yield e
+            elif e not in seen:
+                seen.add(e)
+                stack.append((e, True))
+                stack.extend((a, False) for a in reversed(e.args))
+
+
+def transform(roots: Sequence[Expr], change: Callable[[Expr, tuple[Expr, ...]], Expr]) -> tuple[Expr, ...]:
+    """Rebuild expressions bottom up; `change` gets an expression and its changed arguments."""
+    done: dict[Expr, Expr] = {}
+    for e in walk(roots):
+        done[e] = change(e, tuple(done[a] for a in e.args))
+    return tuple(done[r] for r in roots)
+
+
+def substitute(e: Expr, axes: dict[int, Expr], accs: Sequence[Expr] = ()) -> Expr:
+    """Replace axes, and results of the reduction where `accs` gives any."""
+
+    def change(x: Expr, args: tuple[Expr, ...]) -> Expr:
+        if x.op == "axis":
+            number: int = x.data
+            return axes.get(number, x)
+        if x.op == "acc" and accs:
+            which: int = x.data
+            return accs[which]
+        return rebuild(x, args) if args else x
+
+    return transform([e], change)[0]
+
+
+def axes_of(roots: Sequence[Expr]) -> frozenset[int]:
+    """The numbers of the axes that expressions depend on."""
+    return frozenset(e.data for e in walk(roots) if e.op == "axis")
+
+
+def loads(node: Node) -> list[Expr]:
+    """Every distinct load of a node, extents included."""
+    return [e for e in walk((*node.roots, *node.domain)) if e.op == "load"]
+
+
+def sources(node: Node) -> dict[Tensor, None]:
+    """The tensors that a node reads, in order."""
+    out: dict[Tensor, None] = {}
+    for e in walk((*node.roots, *node.domain)):
+        if e.op == "load":
+            out[e.data.tensor] = None
+        elif e.op == "whole":
+            out[e.data] = None
+    if node.scatter:
+        out[node.scatter.base] = None
+    return out

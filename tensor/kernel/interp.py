@@ -1,0 +1,305 @@
+"""The interpreter of kernels: their meaning, over NumPy arrays.
+
+The tree is translated once to Python closures over a list of variables. Loops run in order, whatever their kind, and every
+op is evaluated by its row of `frontend/ops.py`, so results are exact to the bit. One thing is done for speed: the lanes
+of a vector loop are evaluated together as NumPy arrays where the text shows that no lane sees what another one stores
+(`_independent`); otherwise the loop runs lane by lane. Accesses are checked against the buffers' extents.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.types import Elem
+from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Kind, Let, Load, Op, Stmt, Store, Var, statements
+from tlc.tensor.kernel.verify import subexpressions
+
+Applied = Callable[[str, list[Any]], Any]  # a function of the host module, on scalars and arrays
+_Frame = list[Any]
+_Eval = Callable[[_Frame], Any]
+_Run = Callable[[_Frame], None]
+
+
+def launch(kernel: Kernel, operands: Sequence[Any], apply: Applied | None = None) -> list[Any]:
+    """The results of a `launch` instruction: `operands` are the extents of each result in order, then the kernel's inputs."""
+    at = 0
+    outputs = []
+    for b in kernel.outputs:
+        outputs.append(np.zeros([int(n) for n in operands[at : at + len(b.shape)]], DTYPES[b.elem]))
+        at += len(b.shape)
+    run(kernel, outputs, operands[at:], apply)
+    return [o if o.ndim else o[()] for o in outputs]
+
+
+def run(kernel: Kernel, outputs: Sequence[np.ndarray[Any, Any]], inputs: Sequence[Any], apply: Applied | None = None) -> None:
+    """Run a kernel into C-contiguous output arrays. An input array may have any shape with the right number of elements."""
+    _Compiled(kernel, apply).run(outputs, inputs)
+
+
+class _Memory:
+    """A buffer's cells, flat, with its extents and strides."""
+
+    __slots__ = ("cells", "shape", "strides")
+
+    def __init__(self, cells: np.ndarray[Any, Any], shape: tuple[int, ...]) -> None:
+        self.cells = cells
+        self.shape = shape
+        self.strides = tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
+class _Compiled:
+    def __init__(self, kernel: Kernel, apply: Applied | None) -> None:
+        self.kernel = kernel
+        self.apply = apply
+        self.slots: dict[str, int] = {}
+        for p in (*kernel.outputs, *kernel.inputs):
+            self.slot(p.name)
+        self.code = self.body(kernel.body)
+
+    def slot(self, name: str) -> int:
+        return self.slots.setdefault(name, len(self.slots))
+
+    def fail(self, message: str) -> InternalError:
+        return InternalError(message, f"kernel {self.kernel.name}")
+
+    def run(self, outputs: Sequence[np.ndarray[Any, Any]], inputs: Sequence[Any]) -> None:
+        k = self.kernel
+        if len(outputs) != len(k.outputs) or len(inputs) != len(k.inputs):
+            raise self.fail(f"{len(outputs)} outputs and {len(inputs)} inputs are given for {len(k.outputs)} and {len(k.inputs)}")
+        frame: _Frame = [None] * len(self.slots)
+        for p, value in zip(k.inputs, inputs, strict=True):
+            if isinstance(p, Var):
+                frame[self.slot(p.name)] = DTYPES[p.elem].type(value)
+        for b, array in zip((*k.outputs, *k.inputs), (*outputs, *inputs), strict=True):
+            if isinstance(b, Buffer):
+                shape = tuple(int(self.expr(e)(frame)) for e in b.shape)
+                cells = np.ascontiguousarray(array).reshape(-1)
+                if b in k.outputs and not np.shares_memory(cells, array) and cells.size:
+                    raise self.fail(f"output `{b.name}` is not contiguous")
+                if cells.size != prod(shape):
+                    raise self.fail(f"`{b.name}` has shape {shape} and {cells.size} elements")
+                frame[self.slot(b.name)] = _Memory(cells, shape)
+        self.code(frame)
+
+    # ---------------------------------------------------------------- statements
+
+    def body(self, body: tuple[Stmt, ...]) -> _Run:
+        runs = [self.stmt(s) for s in body]
+
+        def run(frame: _Frame) -> None:
+            for r in runs:
+                r(frame)
+
+        return run
+
+    def stmt(self, s: Stmt) -> _Run:
+        match s:
+            case For():
+                return self.loop(s)
+            case Let():
+                value, slot = self.expr(s.value), self.slot(s.var.name)
+
+                def let(frame: _Frame) -> None:
+                    frame[slot] = value(frame)
+
+                return let
+            case Store():
+                return self.store(s)
+            case If():
+                cond, then, other = self.expr(s.cond), self.body(s.then), self.body(s.other)
+
+                def branch(frame: _Frame) -> None:
+                    (then if cond(frame) else other)(frame)
+
+                return branch
+            case Declare():
+                slot, dtype = self.slot(s.buffer.name), DTYPES[s.buffer.elem]
+                shape = tuple(int(e.value) for e in s.buffer.shape if isinstance(e, Const))
+
+                def declare(frame: _Frame) -> None:
+                    frame[slot] = _Memory(np.zeros(prod(shape), dtype), shape)
+
+                return declare
+
+    def loop(self, s: For) -> _Run:
+        start, stop, slot, step = self.index(s.start), self.index(s.stop), self.slot(s.var.name), s.step
+        code = self.body(s.body)
+        together = s.kind is Kind.VECTOR and _independent(s)
+
+        def run(frame: _Frame) -> None:
+            first, last = int(start(frame)), int(stop(frame))
+            if s.kind is Kind.VECTOR and last - first > s.width:
+                raise self.fail(f"vector loop `{s.var.name}` runs from {first} to {last}, more than its width {s.width}")
+            if together and last > first:
+                frame[slot] = np.arange(first, last, dtype=np.int64)
+                code(frame)
+            else:
+                for i in range(first, last, step):
+                    frame[slot] = i
+                    code(frame)
+
+        return run
+
+    def store(self, s: Store) -> _Run:
+        place, value, slot = self.place(s.buffer, s.indices), self.expr(s.value), self.slot(s.buffer.name)
+
+        def store(frame: _Frame) -> None:
+            frame[slot].cells[place(frame)] = value(frame)
+
+        return store
+
+    # ---------------------------------------------------------------- expressions
+
+    def place(self, b: Buffer, indices: tuple[Expr, ...]) -> _Eval:
+        """The flat position of an access, checked."""
+        slot = self.slot(b.name)
+        parts = [self.index(i) for i in indices]
+
+        def place(frame: _Frame) -> Any:
+            memory: _Memory = frame[slot]
+            at: Any = 0
+            for part, extent, stride in zip(parts, memory.shape, memory.strides, strict=True):
+                i = part(frame)
+                if (i < 0).any() or (i >= extent).any() if isinstance(i, np.ndarray) else not 0 <= i < extent:
+                    raise self.fail(f"index {i} of `{b.name}` is out of range for {extent}")
+                at = at + i * stride
+            return at
+
+        return place
+
+    def index(self, e: Expr) -> _Eval:
+        """An index: as `expr`, with plain integers where they cannot overflow."""
+        match e:
+            case Const(value=value):
+                return lambda frame: value
+            case Op(op=("add" | "sub" | "mul") as name, args=args):
+                f = getattr(operator, name)
+                a, b = (self.index(x) for x in args)
+                return lambda frame: f(a(frame), b(frame))
+            case Load() | Apply() | Op():
+                inner = self.expr(e)
+
+                def plain(frame: _Frame) -> Any:
+                    value = inner(frame)
+                    return value if isinstance(value, np.ndarray) else int(value)
+
+                return plain
+            case _:
+                return self.expr(e)
+
+    def expr(self, e: Expr) -> _Eval:
+        match e:
+            case Const():
+                constant = DTYPES[e.elem].type(e.value) if e.elem is not Elem.STR else e.value
+                return lambda frame: constant
+            case Var():
+                slot = self.slot(e.name)
+                if e.elem is Elem.I64:
+                    return lambda frame: np.int64(frame[slot]) if isinstance(frame[slot], int) else frame[slot]
+                return lambda frame: frame[slot]
+            case Load():
+                place, slot = self.place(e.buffer, e.indices), self.slot(e.buffer.name)
+                return lambda frame: frame[slot].cells[place(frame)]
+            case Op():
+                evaluate, elem = SCALAR_OPS[e.op].evaluate, e.elem
+                args = [self.expr(a) for a in e.args]
+                return lambda frame: evaluate(elem, *(a(frame) for a in args))
+            case Apply():
+                return self.applied(e)
+
+    def applied(self, e: Apply) -> _Eval:
+        buffers = [isinstance(a, Buffer) for a in e.args]
+        parts = [_whole(self.slot(a.name)) if isinstance(a, Buffer) else self.expr(a) for a in e.args]
+        apply, dtype = self.apply, DTYPES[e.elem]
+        if apply is None:
+            raise self.fail(f"the function `{e.function}` is applied and no host functions are given")
+
+        def call(frame: _Frame) -> Any:
+            values = [p(frame) for p in parts]
+            lanes = {np.shape(v) for v, whole in zip(values, buffers, strict=True) if not whole} - {()}
+            if not lanes:
+                return dtype.type(apply(e.function, values))
+            (shape,) = lanes
+            rows = [[v if whole or not np.shape(v) else v[i] for v, whole in zip(values, buffers, strict=True)] for i in range(shape[0])]
+            return np.array([apply(e.function, row) for row in rows], dtype)
+
+        return call
+
+
+def _whole(slot: int) -> _Eval:
+    def whole(frame: _Frame) -> Any:
+        memory: _Memory = frame[slot]
+        return memory.cells.reshape(memory.shape)
+
+    return whole
+
+
+# ---------------------------------------------------------------- independence of lanes
+
+
+def _independent(loop: For) -> bool:
+    """Whether no lane touches a cell that another lane stores to: every access to a stored buffer has, at one position, the same
+    index, affine in the loop's variable and otherwise fixed outside the loop.
+    """
+    bound: set[str] = set()
+    accesses: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    stored: set[Buffer] = set()
+    for s in statements(loop.body):
+        match s:
+            case If() | Declare():
+                return False
+            case For():
+                bound.add(s.var.name)
+            case Let():
+                bound.add(s.var.name)
+            case Store():
+                stored.add(s.buffer)
+                accesses.setdefault(s.buffer, []).append(s.indices)
+        for e in _expressions(s):
+            for x in subexpressions(e):
+                if isinstance(x, Load):
+                    accesses.setdefault(x.buffer, []).append(x.indices)
+    return all(
+        any(
+            len({indices[k] for indices in accesses[b]}) == 1 and _slope(accesses[b][0][k], loop.var.name, bound) not in (None, 0)
+            for k in range(len(b.shape))
+        )
+        for b in stored
+    )
+
+
+
+def _expressions(s: Stmt) -> tuple[Expr, ...]:
+    match s:
+        case Let():
+            return (s.value,)
+        case Store():
+            return (*s.indices, s.value)
+        case For():
+            return (s.start, s.stop)
+        case _:
+            return ()
+
+
+def _slope(e: Expr, var: str, bound: set[str]) -> int | None:
+    """The coefficient of a variable in an affine expression; None if it is not one or reads what the loop binds."""
+    match e:
+        case Const():
+            return 0
+        case Var():
+            return None if e.name in bound else int(e.name == var)
+        case Op(op="add" | "sub", args=(a, b)):
+            x, y = _slope(a, var, bound), _slope(b, var, bound)
+            return None if x is None or y is None else x + y if e.op == "add" else x - y
+        case Op(op="mul", args=(a, Const(value=int(factor)))):
+            x = _slope(a, var, bound)
+            return None if x is None else x * factor
+        case _:
+            return None

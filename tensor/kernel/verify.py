@@ -1,0 +1,202 @@
+"""The verifier of kernels: `verify(kernel)` raises `InternalError` with the kernel's text at the first broken property.
+
+ 1. Names of variables and buffers are unique in the kernel; a variable or buffer is used only where it is in scope, and with
+    the element type, shape and space with which it was bound.
+ 2. A buffer has as many indices as its rank, each an `i64`. Global buffers are parameters, of shapes over constants and
+    scalar parameters; local ones are declared, of constant positive extents.
+ 3. An op has a row in `frontend/ops.py`; number and types of its operands and its result follow that row. With
+    `expanded=True` no op is elementary.
+ 4. A stored value has the buffer's element type, a condition is a bool. Only outputs and local buffers are stored to.
+ 5. Bounds of loops are `i64`, steps positive. An unroll loop has constant bounds. A vector loop has a positive width, step 1, and a body of
+    lets, stores and nested unroll loops or conditions that hold no other loop; if its bounds are constant, they span at most the width.
+ 6. Indices of local buffers are made of constants and of the variables of unroll loops and of vector loops that start at a constant, so
+    that a local buffer can live in registers.
+ 7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.types import Elem
+from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Kind, Let, Load, Op, Space, Stmt, Store, Var
+from tlc.tensor.kernel.text import print_expr, print_kernel
+
+
+def verify(kernel: Kernel, expanded: bool = False) -> None:
+    """Raise `InternalError` unless the kernel has every property of this module's docstring."""
+    _Verifier(kernel, expanded).run()
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel, expanded: bool) -> None:
+        self.kernel = kernel
+        self.expanded = expanded
+        self.seen: set[str] = set()
+        self.scope: dict[str, Var | Buffer] = {}
+        self.constant: set[str] = set()  # variables that become constants or lanes: unroll and vector loops
+
+    def fail(self, message: str) -> InternalError:
+        return InternalError(f"{message}\n{print_kernel(self.kernel)}", f"kernel {self.kernel.name}")
+
+    def check(self, ok: bool, message: str) -> None:
+        if not ok:
+            raise self.fail(message)
+
+    def run(self) -> None:
+        k = self.kernel
+        for p in k.inputs:
+            if isinstance(p, Var):
+                self.bind(p)
+        for b in (*k.outputs, *(p for p in k.inputs if isinstance(p, Buffer))):
+            self.check(b.space is Space.GLOBAL, f"parameter `{b.name}` is not global")
+            for e in b.shape:
+                self.expr(e)
+                self.check(e.elem is Elem.I64, f"an extent of `{b.name}` is not an i64")
+                self.check(all(not isinstance(x, Load | Apply) for x in subexpressions(e)), f"an extent of `{b.name}` loads")
+            self.bind(b)
+        used: set[int] = set()
+        for o, i in k.may_alias:
+            self.check(o < len(k.outputs) and i < len(k.inputs), f"alias({o}, {i}) is out of range")
+            source = k.inputs[i]
+            self.check(isinstance(source, Buffer) and source.elem is k.outputs[o].elem, f"alias({o}, {i}) joins different element types")
+            self.check(i not in used and ~o not in used, f"alias({o}, {i}) repeats a position")
+            used |= {i, ~o}
+        self.body(k.body, vector=False)
+
+    def bind(self, x: Var | Buffer) -> None:
+        self.check(x.name not in self.seen, f"`{x.name}` is bound twice")
+        self.seen.add(x.name)
+        self.scope[x.name] = x
+
+    # ---------------------------------------------------------------- statements
+
+    def body(self, body: tuple[Stmt, ...], vector: bool) -> None:
+        before = dict(self.scope)
+        for s in body:
+            self.stmt(s, vector)
+        self.scope = before
+
+    def stmt(self, s: Stmt, vector: bool) -> None:
+        match s:
+            case For():
+                self.loop(s, vector)
+            case Let():
+                self.expr(s.value)
+                self.check(s.value.elem is s.var.elem, f"`{s.var.name}` is bound to a {s.value.elem}")
+                self.bind(s.var)
+            case Store():
+                self.access(s.buffer, s.indices)
+                self.expr(s.value)
+                self.check(s.value.elem is s.buffer.elem, f"a {s.value.elem} is stored to `{s.buffer.name}`")
+                writable = s.buffer.space is Space.LOCAL or s.buffer in self.kernel.outputs
+                self.check(writable, f"`{s.buffer.name}` is stored to and is not an output")
+            case If():
+                self.expr(s.cond)
+                self.check(s.cond.elem is Elem.BOOL, "a condition is not a bool")
+                self.body(s.then, vector)
+                self.body(s.other, vector)
+            case Declare():
+                self.check(not vector, f"`{s.buffer.name}` is declared in a vector loop")
+                self.check(s.buffer.space is Space.LOCAL, f"`{s.buffer.name}` is declared and not local")
+                positive = all(isinstance(e, Const) and e.value > 0 for e in s.buffer.shape)
+                self.check(positive, f"local `{s.buffer.name}` has an extent that is not a positive constant")
+                self.bind(s.buffer)
+
+    def loop(self, s: For, vector: bool) -> None:
+        self.expr(s.start)
+        self.expr(s.stop)
+        name = s.var.name
+        self.check(s.var.elem is Elem.I64 and s.start.elem is Elem.I64 and s.stop.elem is Elem.I64, f"loop `{name}` is not over i64")
+        self.check(s.step >= 1, f"loop `{name}` has step {s.step}")
+        fixed = isinstance(s.start, Const) and isinstance(s.stop, Const)
+        match s.kind:
+            case Kind.UNROLL:
+                self.check(fixed, f"unroll loop `{name}` has bounds that are not constant")
+                self.constant.add(name)
+            case Kind.VECTOR:
+                self.check(s.width >= 1 and s.step == 1, f"vector loop `{name}` has width {s.width} and step {s.step}")
+                self.check(not vector, f"vector loop `{name}` stands in a vector loop")
+                if isinstance(s.start, Const) and isinstance(s.stop, Const):
+                    self.check(s.stop.value - s.start.value <= s.width, f"vector loop `{name}` spans more than its width")
+                if isinstance(s.start, Const):
+                    self.constant.add(name)
+            case _:
+                self.check(not vector, f"loop `{name}` stands in a vector loop")
+        before = dict(self.scope)
+        self.bind(s.var)
+        self.body(s.body, vector or s.kind is Kind.VECTOR)
+        self.scope = before
+
+    # ---------------------------------------------------------------- expressions
+
+    def access(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        self.check(self.scope.get(b.name) == b, f"buffer `{b.name}` is not in scope as it is used")
+        self.check(len(indices) == len(b.shape), f"`{b.name}` has rank {len(b.shape)} and {len(indices)} indices")
+        for i in indices:
+            self.expr(i)
+            self.check(i.elem is Elem.I64, f"an index of `{b.name}` is not an i64: {print_expr(i)}")
+            if b.space is Space.LOCAL:
+                fixed = all(isinstance(x, Const | Op) or (isinstance(x, Var) and x.name in self.constant) for x in subexpressions(i))
+                self.check(fixed, f"an index of local `{b.name}` does not become constant: {print_expr(i)}")
+
+    def expr(self, e: Expr) -> None:
+        match e:
+            case Const():
+                kind = bool if e.elem is Elem.BOOL else float if e.elem.is_real else int
+                self.check(type(e.value) is kind, f"the constant {e.value!r} is not a {e.elem}")
+            case Var():
+                self.check(self.scope.get(e.name) == e, f"`{e.name}: {e.elem}` is not in scope")
+            case Load():
+                self.access(e.buffer, e.indices)
+            case Apply():
+                for a in e.args:
+                    if isinstance(a, Buffer):
+                        self.check(self.scope.get(a.name) == a and a.space is Space.GLOBAL, f"`{a.name}` is not a global buffer in scope")
+                    else:
+                        self.expr(a)
+            case Op():
+                for a in e.args:
+                    self.expr(a)
+                self.op(e)
+
+    def op(self, e: Op) -> None:
+        row = SCALAR_OPS.get(e.op)
+        if row is None:
+            raise self.fail(f"`{e.op}` is not an op")
+        self.check(len(e.args) == row.arity, f"`{e.op}` has {len(e.args)} operands")
+        self.check(not (self.expanded and row.elementary), f"`{e.op}` was not expanded")
+        operands = e.args[1:] if e.op == "select" else e.args
+        if e.op == "select":
+            self.check(e.args[0].elem is Elem.BOOL, "the condition of a select is not a bool")
+        takes = operands[0].elem
+        text = print_expr(e)
+        self.check(all(a.elem is takes for a in operands), f"operands of different types: {text}")
+        self.check(takes in row.takes, f"`{e.op}` does not take a {takes}: {text}")
+        match row.gives:
+            case "same":
+                self.check(e.elem is takes, f"the result is not a {takes}: {text}")
+            case "bool":
+                self.check(e.elem is Elem.BOOL, f"the result is not a bool: {text}")
+            case _:
+                pass
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    """An expression and all in it."""
+    yield e
+    match e:
+        case Op():
+            for a in e.args:
+                yield from subexpressions(a)
+        case Load():
+            for a in e.indices:
+                yield from subexpressions(a)
+        case Apply():
+            for x in e.args:
+                if not isinstance(x, Buffer):
+                    yield from subexpressions(x)
+        case _:
+            pass

@@ -1,0 +1,206 @@
+"""Tensor instructions become launches of kernels: `lower(module, target)`.
+
+For each basic block: a graph is built (`tensor/graph/build.py`), fused (`tensor/fuse.py`), and each node is scheduled to a kernel
+(`tensor/schedule.py`). A launch stands where the last of the instructions stood whose results it gives.
+
+Requires: flattened regions; no `grad`. Ensures: no `tabulate`, `reduce`, `scatter` or partial `index` is left; `index` and
+`update` of the host, `dim` and `reshape` stay. Kernels that do the same thing are one kernel. Outlined functions are
+added to the module and lowered too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tlc.frontend.diagnostics import InternalError
+from tlc.ssa.builder import Builder
+from tlc.ssa.ir import I64, Function, Module, Type, Value, erase, walk
+from tlc.tensor.extents import Axis, Extents, Key
+from tlc.tensor.fuse import fuse
+from tlc.tensor.graph.build import Built, build
+from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor, sources
+from tlc.tensor.kernel.ir import Apply, Declare, For, If, Kernel, Let, Load, Op, Store, statements
+from tlc.tensor.kernel.ir import Expr as KExpr
+from tlc.tensor.kernel.verify import subexpressions, verify
+from tlc.tensor.outline import can_fail
+from tlc.tensor.pack import pack
+from tlc.tensor.schedule import Target, schedule
+
+
+@dataclass(eq=False)
+class Tensors:
+    """The module with launches, the kernels by name, and the fused graphs of its blocks."""
+
+    module: Module
+    kernels: dict[str, Kernel]
+    graphs: list[Graph]
+
+
+def lower(module: Module, target: Target = Target()) -> Tensors:  # noqa: B008 (immutable)
+    """Replace the tensor instructions of every function; the module is changed in place."""
+    state = _Lowering(module, target)
+    done: set[str] = set()
+    while rest := [f for name, f in module.functions.items() if name not in done]:
+        for f in rest:
+            done.add(f.name)
+            state.function(f)
+    return Tensors(module, state.kernels, state.graphs)
+
+
+class _Lowering:
+    def __init__(self, module: Module, target: Target) -> None:
+        self.module = module
+        self.target = target
+        self.kernels: dict[str, Kernel] = {}
+        self.names: dict[Kernel, str] = {}  # kernels without their names
+        self.graphs: list[Graph] = []
+
+    def function(self, function: Function) -> None:
+        resolve_extents(function)
+        extents = Extents(function)
+        blocks = [build(self.module, function, block, extents) for block in function.blocks]
+        current: dict[Value, Value] = {}
+        for built in blocks:
+            built.graph = pack(fuse(built.graph))
+            if built.graph.nodes:
+                self.graphs.append(built.graph)
+            _Block(self, built, current).run()
+        for instr in walk(function.body):
+            if instr.op in ("tabulate", "reduce", "scatter"):
+                raise InternalError(f"`{instr.op}` at {instr.span} is not flat", f"tensor lowering, function {function.name}")
+
+    def kernel(self, node: Node) -> tuple[str, tuple[Tensor | Scalar, ...]]:
+        """The name of the node's kernel, and what a launch passes to it."""
+        scheduled = schedule(node, "", self.target)
+        nameless = scheduled.kernel
+        if nameless not in self.names:
+            name = f"{_what(node)}_{len(self.kernels)}"
+            kernel = replace(nameless, name=name, can_fail=any(can_fail(self.module, f) for f in applied(nameless)))
+            verify(kernel, expanded=True)
+            self.names[nameless] = name
+            self.kernels[name] = kernel
+        return self.names[nameless], scheduled.operands
+
+
+def _what(node: Node) -> str:
+    if node.scatter:
+        return "scatter"
+    if node.reduction is None:
+        return "map"
+    return "product" if len(node.reduction.terms) == 2 else node.reduction.op
+
+
+class _Block:
+    """The launches of one block. `current` maps values that were replaced, in any block, to what stands for them."""
+
+    def __init__(self, lowering: _Lowering, built: Built, current: dict[Value, Value]) -> None:
+        self.lowering = lowering
+        self.built = built
+        self.current = current
+        self.instrs = list(built.block.instrs)  # as they were when the graph was built
+        self.made: dict[Tensor, Value] = {}
+        self.dims: dict[Scalar, Value] = {}  # launches are made in order, so what one asked for stands before the next
+
+    def run(self) -> None:
+        graph = self.built.graph
+        for node in live_nodes(graph):
+            self.launch(node)
+        for instr in reversed(self.instrs):
+            if instr in self.built.replaced or (instr.op == "reshape" and not instr.result.uses):
+                for r in instr.results:
+                    if r in self.current:
+                        r.replace_by(self.current[r])
+                erase(instr)
+
+    def launch(self, node: Node) -> None:
+        name, passed = self.lowering.kernel(node)
+        b = Builder.before(self.instrs[self.built.graph.place(node)], self.lowering.module)
+        b.span = node.span
+        operands = [self.value(b, n) for t in node.results for n in t.shape]
+        operands += [self.tensor(x) if isinstance(x, Tensor) else self.scalar(b, x) for x in passed]
+        types = tuple(Type(t.elem, t.rank) for t in node.results)
+        names = tuple(self.built.results[t].name if t in self.built.results else t.name for t in node.results)
+        results = b.emit("launch", operands, types, {"kernel": name}, names=names).results
+        for t, new in zip(node.results, results, strict=True):
+            self.made[t] = new
+            if t in self.built.results:
+                self.current[self.built.results[t]] = new
+
+    # ------------------------------------------------------------ values of the host
+
+    def now(self, v: Value) -> Value:
+        return self.current.get(v, v)
+
+    def tensor(self, t: Tensor) -> Value:
+        return self.made[t] if t in self.made else self.now(self.built.tensors[t])
+
+    def scalar(self, b: Builder, s: Scalar) -> Value:
+        key = self.built.scalars[s]
+        if isinstance(key, Axis):
+            if s not in self.dims:
+                self.dims[s] = b.dim(self.now(key.tensor), key.axis)
+            return self.dims[s]
+        assert isinstance(key, Value)
+        return self.now(key)
+
+    def value(self, b: Builder, e: Expr) -> Value:
+        """An extent on the host."""
+        match e.op:
+            case "const":
+                return b.const(e.data, I64)
+            case "scalar":
+                return self.scalar(b, e.data)
+            case _:
+                return b.op(e.op, *(self.value(b, a) for a in e.args))
+
+
+def resolve_extents(function: Function) -> None:
+    """Every `dim` of which something is known becomes that value."""
+    extents = Extents(function)
+    for instr in list(walk(function.body)):
+        if instr.op != "dim":
+            continue
+        key: Key = extents.key(instr.result)
+        if isinstance(key, Value) and key is not instr.result:
+            instr.result.replace_by(key)
+
+
+def live_nodes(graph: Graph) -> list[Node]:
+    """The nodes whose results somebody needs, each without the outputs that nobody needs."""
+    needed = set(graph.kept)
+    out: list[Node] = []
+    for node in reversed(graph.nodes):
+        wanted = [k for k, t in enumerate(node.results) if t in needed]
+        if not wanted:
+            continue
+        lean = replace(node, results=tuple(node.results[k] for k in wanted), outputs=tuple(node.outputs[k] for k in wanted))
+        out.append(lean)
+        needed.update(sources(lean))
+    return out[::-1]
+
+
+def applied(kernel: Kernel) -> list[str]:
+    """The functions that a kernel applies, in order."""
+    out: dict[str, None] = {}
+    for s in statements(kernel.body):
+        exprs: Sequence[KExpr]
+        match s:
+            case Let():
+                exprs = (s.value,)
+            case Store():
+                exprs = (*s.indices, s.value)
+            case For():
+                exprs = (s.start, s.stop)
+            case If():
+                exprs = (s.cond,)
+            case Declare():
+                exprs = ()
+        for e in exprs:
+            for x in subexpressions(e):
+                match x:
+                    case Apply():
+                        out[x.function] = None
+                    case Op() | Load() | _:
+                        pass
+    return list(out)

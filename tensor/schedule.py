@@ -1,0 +1,218 @@
+"""From a node of the graph to a kernel: choose a loop nest (`tensor/nests.py`) and write it.
+
+The choice looks at how each load moves along each axis: not at all (a scalar), by one element a step (a vector), or
+otherwise (lane by lane).
+
+    no reduction                    elementwise, the last axis in vectors
+    argmax, argmin                  search
+    chain, or any free order        tile: v is the output axis along which no load is scattered and the store is contiguous, u the
+      along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i)
+    lanes                           rows if the data lies along the last reduced axis, lanes if along an output axis
+    free order (max, integers, ..)  rows or tile, alike
+
+What cannot be a vector (a call, a string) is serial. Nothing here knows a matrix product: a convolution, a batched product and
+a product with a vector are tiles by the same rule. First, axes that always go together become one (`collapse`).
+
+A schedule changes no bit: the order of a reduction is a function of the node alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tlc.frontend.types import Elem
+from tlc.tensor.collapse import collapse
+from tlc.tensor.emit import Emitter
+from tlc.tensor.graph.expand import expand
+from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, load, loads, walk
+from tlc.tensor.kernel.ir import Buffer, Kernel
+from tlc.tensor.nests import Nest, Tile, dependent
+from tlc.tensor.pack import along
+
+
+@dataclass(frozen=True)
+class Target:
+    """What schedules depend on: the bytes of a vector register and how many there are."""
+
+    vector_bytes: int = 32
+    registers: int = 16
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A kernel, and what the launch passes to its inputs in order."""
+
+    kernel: Kernel
+    operands: tuple[Tensor | Scalar, ...]
+
+
+def schedule(node: Node, name: str, target: Target) -> Scheduled:
+    """The kernel of a node. Its result does not depend on the target, only its speed does."""
+    narrow = collapse(expand(node))
+    return _Schedule(narrow, name, target).run(node)
+
+
+class _Schedule:
+    def __init__(self, node: Node, name: str, target: Target) -> None:
+        self.node = node
+        self.name = name
+        self.target = target
+        self.emitter = Emitter((*node.roots, *node.domain))
+        self.loads = [e for e in walk(node.roots) if e.op == "load"]
+
+    def run(self, original: Node) -> Scheduled:
+        node, emitter = self.node, self.emitter
+        shape = node.extents
+        if node.scatter:
+            shape = node.scatter.base.shape
+        outputs = tuple(
+            Buffer(emitter.fresh("y"), e.elem, tuple(emitter.extent(n) for n in shape)) for e in node.outputs
+        )
+        nest = Nest(node, emitter, outputs)
+        choice = self.choose(nest)
+        operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
+        kernel = Kernel(
+            self.name,
+            outputs,
+            tuple(emitter.inputs.values()),
+            tuple(nest.top.body),
+            self.aliases(list(emitter.inputs)),
+            span=original.span,
+            notes=(*original.notes, choice),
+        )
+        return Scheduled(kernel, operands)
+
+    # ------------------------------------------------------------ how loads move
+
+    def scattered(self, k: int) -> int:
+        """How many loads of the reduced terms are scattered along an axis."""
+        return sum(along(k, e) == "scattered" for e in self.term_loads())
+
+    def term_loads(self) -> list[Expr]:
+        r = self.node.reduction
+        return [e for e in walk(r.terms) if e.op == "load"] if r else self.loads
+
+    # ------------------------------------------------------------ the choice
+
+    def choose(self, nest: Nest) -> str:
+        """Write the nest; gives a note for people."""
+        node, r = self.node, self.node.reduction
+        if node.scatter:
+            nest.scatter(self.base(), self.width(self.base()))
+            return "scatter, one element after the other"
+        if r is None:
+            width = self.width(node)
+            nest.elementwise(width)
+            return f"element by element, {width} at once"
+        if r.op in ("argmax", "argmin"):
+            nest.search()
+            return "search, one element after the other"
+        tied = dependent(r.extents)
+        free = [k for k in range(node.rank) if k not in tied]
+        v = self.column_axis(free)
+        if r.order == "chain" and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
+            return self.tile(nest, v, free)
+        last = len(node.domain) - 1
+        calls = self.calls()
+        if calls or v is None or (self.scattered(last), not self.is_short(v)) < (self.scattered(v), True):
+            lanes = self.row_lanes()
+            nest.rows(lanes)
+            return f"rows: {lanes} interleaved accumulators"
+        if r.op in ("sum", "prod") and r.terms[0].elem.is_real:
+            width = self.lanes_of(r.terms[0].elem)
+            nest.lanes(v, width)
+            return f"columns: {width} of axis {v} at once, sixteen accumulators each"
+        return self.tile(nest, v, free)
+
+    def is_short(self, k: int) -> bool:
+        """An output axis too short for a vector."""
+        n = self.node.extents[k].value
+        return n is not None and n < 8
+
+    def row_lanes(self) -> int:
+        return 16  # the order of `lanes`; a good number for the others too
+
+    def lanes_of(self, elem: Elem) -> int:
+        """Elements in a vector register."""
+        return max(2, self.target.vector_bytes // elem.bytes)
+
+    def width(self, node: Node) -> int:
+        """How many elements of the last axis an element-wise nest computes at once: two registers of its widest real or stored type."""
+        elems = {e.elem for e in walk(node.outputs)}
+        if Elem.STR in elems or any(e.op == "apply" for e in walk(node.outputs)) or not node.rank:
+            return 1
+        n = node.extents[-1].value
+        if n is not None and n < 4:
+            return 1
+        widest = max(e.elem.bytes for e in walk(node.outputs) if e in node.outputs or e.op == "load" or e.elem.is_real)
+        return max(4, 2 * self.target.vector_bytes // widest)
+
+    def calls(self) -> bool:
+        return any(e.op == "apply" for e in walk(self.node.roots))
+
+    def column_axis(self, free: list[int]) -> int | None:
+        """The output axis for vectors: the fewest scattered loads, then a contiguous store."""
+        candidates = [k for k in free if (self.node.extents[k].value or 8) >= 2]
+        if not candidates or self.calls():
+            return None
+        return min(candidates, key=lambda k: (self.scattered(k), k != self.node.rank - 1, -k))
+
+    def tile(self, nest: Nest, v: int | None, free: list[int]) -> str:
+        """A register tile over axis v (if vectors pay there) and the axis that reuses most."""
+        node, r = self.node, self.node.reduction
+        assert r is not None
+        if v is not None and self.scattered(v) and not any(along(v, e) == "contiguous" for e in self.term_loads()):
+            v = None
+        others = [k for k in free if k != v and (node.extents[k].value or 8) >= 2]
+        vectors = [e for e in self.term_loads() if v is None or along(v, e) != "fixed"]
+        u = min(others, key=lambda k: (sum(k in axes_of([e]) for e in vectors), -k), default=None)
+        if self.calls():
+            nest.tile(Tile(None, 1, None, 1))
+            return "one element after the other"
+        lanes = self.lanes_of(r.terms[0].elem)
+        if v is None:
+            t = Tile(u, 8 if u is not None else 1, None, 1)
+        elif u is None:
+            t = Tile(None, 1, v, 4 * lanes)
+        else:
+            n = node.extents[v].value
+            t = Tile(u, 6 if self.target.registers <= 16 else 12, v, lanes if n is not None and n <= lanes else 2 * lanes)
+        nest.tile(t)
+        rows = f"{t.rows} of axis {t.u}" if t.u is not None else "1"
+        return f"tile: {rows} by {f'{t.width} of axis {t.v}' if t.v is not None else '1'}"
+
+    def base(self) -> Node:
+        """The copy of a scatter's base."""
+        node = self.node
+        assert node.scatter is not None
+        base = node.scatter.base
+        e = load(base, [axis(k) for k in range(base.rank)])
+        return Node(node.results, base.shape, (e,))
+
+    # ------------------------------------------------------------ aliasing
+
+    def aliases(self, inputs: list[Scalar | View]) -> tuple[tuple[int, int], ...]:
+        """Pairs of an output and an input that may share memory: the input is read only at the element that is stored, before that."""
+        node = self.node
+        shape = node.scatter.base.shape if node.scatter else node.extents
+        here = tuple(axis(k) for k in range(len(shape)))
+        inside = set(walk(node.reduction.terms)) if node.reduction else set()
+        read = {e.data.tensor for e in loads(node)} if node.scatter else set()
+        out: list[tuple[int, int]] = []
+        for o, result in enumerate(node.outputs):
+            for k, view in enumerate(inputs):
+                if isinstance(view, Scalar) or view.tensor.elem is not result.elem or any(k == i for _, i in out):
+                    continue
+                if sum(isinstance(w, View) and w.tensor is view.tensor for w in inputs) > 1 or view.shape != shape:
+                    continue
+                if any(e.op == "whole" and e.data is view.tensor for e in walk(node.roots)):
+                    continue
+                if node.scatter:
+                    fine = view.tensor is node.scatter.base and view.tensor not in read
+                else:
+                    own = [e for e in loads(node) if e.data == view]
+                    fine = all(e.args == here and e not in inside for e in own)
+                if fine:
+                    out.append((o, k))
+                    break
+        return tuple(out)

@@ -1,0 +1,138 @@
+"""The command line: usage, exit statuses, and that a fault of the compiler is never shown as the user's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tlc.driver import cli
+from tlc.frontend.diagnostics import InternalError
+
+
+def run(*args: str) -> int:
+    return cli.main(list(args))
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage:\n  tlc [flags] PROGRAM.tl [flags of its main]")
+    for word in ("tlc [flags] emit STAGE", "-O0 | -O1 | -O2", "--interp", "--threads N", "--error-format text|json"):
+        assert word in text
+    assert all(len(line) <= 120 for line in text.splitlines())
+    assert run("explain", "--help") == 0
+    assert capsys.readouterr().out == "usage: tlc [flags] explain CODE\n\nwhat a code of a diagnostic means\n"
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("tlc 0.1.0, numpy ")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "no program given; the interactive prompt is not supported yet (`tlc --help` says what is)"),
+        (["--thread", "2", "x.tl"], "there is no flag `--thread`; did you mean `--threads`?"),
+        (["-O3", "x.tl"], "there is no flag `-O3`; did you mean `-O2`?"),
+        (["--device", "cuda", "x.tl"], "`--device cuda` is not supported yet"),
+        (["--device", "cdua", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `cdua`; did you mean `cuda`?"),
+        (["--host", "x86", "x.tl"], "`--host x86` is not supported yet"),
+        (["--strict-fp", "x.tl"], "`--strict-fp` is not supported yet"),
+        (["--threads", "-1", "x.tl"], "`--threads` needs a number of threads, found -1"),
+        (["--threads", "2", "x.tl"], "`--threads 2` is not supported yet: programs run on one thread"),
+        (["missing.tl"], "cannot read `missing.tl`: no such file or directory"),
+        (["x.py"], "`x.py` is no program: its name does not end in `.tl`"),
+        (["chekc", "x.tl"], "`chekc` is neither a program (its name ends in `.tl`) nor a command of tlc; did you mean `check`?"),
+        (["fmt", "x.tl"], "`tlc fmt` is not supported yet"),
+        (["check"], "`tlc check` needs a program"),
+        (["explain", "E9999"], "there is no code `E9999`"),
+        (["emit"], "`tlc emit` needs a stage (tokens, ast, typed, cfg, ssa, opt, graph, kernels, memory, llvm) and a program"),
+        (["emit", "kernel", "x.tl"], "there is no stage `kernel`; did you mean `kernels`?"),
+        (["emit", "ast", "x.tl", "--fn"], "`--fn` needs the name of a function: `--fn NAME`"),
+        (["emit", "asm", "x.tl"], "`tlc emit asm` is not supported yet"),
+        (["emit", "ast"], "`tlc emit ast` needs a program"),
+    ],
+)
+def test_wrong_usage(args: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {message}")
+
+
+def test_a_program_that_is_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.tl"
+    path.write_bytes(b"fn main() {}\xff")
+    assert run(str(path)) == 2
+    assert "is not text in UTF-8: byte 12 is 0xff" in capsys.readouterr().err
+    path.unlink()
+    path.mkdir()
+    assert run(str(path)) == 2
+    assert "is a directory" in capsys.readouterr().err
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("explain", "e0103") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("E0103: unclosed bracket\n\n")
+    assert "    fn f(x: f32) -> f32 = (x + 1.0\n" in text
+
+
+def test_a_compile_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.tl"
+    path.write_text("fn main() {\n  print((1)\n}\n")
+    assert run("check", str(path)) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error[E0103]: ")
+    assert f"{path}:2:8" in err
+    assert run("--error-format", "json", str(path)) == 3
+    data = json.loads(capsys.readouterr().err)
+    assert (data["code"], data["path"], data["line"], data["column"]) == ("E0103", str(path), 2, 8)
+    assert run("--error-format=json", "explain") == 2
+    assert json.loads(capsys.readouterr().err)["message"].startswith("`tlc explain` needs one code")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InternalError("operand 1 is not defined", "verify @f: add"), "internal error in verify @f: add: operand 1 is not defined"),
+        (KeyError("x"), "internal error in tests/unit/test_cli: KeyError: 'x'"),
+    ],
+)
+def test_a_fault_of_the_compiler(
+    error: Exception, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fault(request: cli.Request) -> int:
+        raise error
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cli, "_run", fault)
+    path = tmp_path / "x.tl"
+    path.write_text("fn main() {}\n")
+    assert run(str(path), "--n", "3") == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert "this is a fault of the compiler, not of the program" in err
+    (folder,) = (tmp_path / "cache" / "tlc" / "reports").iterdir()
+    assert str(folder) in err
+    assert (folder / "x.tl").read_text() == "fn main() {}\n"
+    report = (folder / "report.txt").read_text()
+    assert report.startswith(f"tlc {path} --n 3\ntlc 0.1.0, ")
+    assert "Traceback" in report
+    assert err.splitlines()[0] == line
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m tlc --help | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("usage:\n", "")
+
+
+def test_python_without_documentation_strings() -> None:
+    done = subprocess.run([sys.executable, "-OO", "-m", "tlc", "x.tl"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "run without `-OO`" in done.stderr
