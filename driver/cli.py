@@ -20,9 +20,10 @@ from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:
-    from tlc.driver.pipeline import Options
+    from tlc.driver.options import Options
     from tlc.frontend.source import Source
     from tlc.frontend.typed import Program
+    from tlc.ssa.world import Services
 
 OK, FAILED, USAGE, COMPILE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -34,6 +35,7 @@ FLAGS = (
     Flag("host", Elem.STR, "llvm", "what makes the scalar code", choices=("llvm", "x86")),
     Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=("cpu", "cuda", "cuda-emulated")),
     Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
+    Flag("cache", Elem.BOOL, True, "keep compiled programs and use them again"),
     Flag("verify", Elem.BOOL, False, "check the program's form after every pass"),
     Flag("disable", Elem.STR, "", "passes to leave out, separated by commas"),
     Flag("error_format", Elem.STR, "text", "how diagnostics are written", choices=report.FORMATS),
@@ -68,10 +70,10 @@ class Request:
         return str(self.flags["error_format"])
 
     def options(self, values: Mapping[str, Value] | None = None) -> Options:
-        from tlc.driver.pipeline import Options
+        from tlc.driver.options import Options
 
         disable = tuple(name for name in str(self.flags["disable"]).split(",") if name)
-        return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values, bool(self.flags["interp"]))
+        return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values)
 
 
 # ---------------------------------------------------------------- the entry
@@ -168,18 +170,46 @@ def _run(request: Request) -> int:
     path, *args = request.words
     source = _source(path)
     from tlc.backends.runtime.services import WorldServices
-    from tlc.driver import pipeline
 
-    program = pipeline.front(source)
-    values = _main_flags(path, program, args)
-    if values is None:
-        return OK
     services = WorldServices()
     try:
-        pipeline.run(program, request.options(values), services)
+        if request.flags["interp"]:
+            _interpret(request, source, args, services)
+        else:
+            _run_native(request, source, args, services)
     finally:
         services.close()
     return OK
+
+
+def _interpret(request: Request, source: Source, args: list[str], services: Services) -> None:
+    from tlc.driver import pipeline
+
+    program = pipeline.front(source)
+    values = _main_flags(source.path, program, args)
+    if values is not None:
+        pipeline.interpret(program, request.options(values), services)
+
+
+def _run_native(request: Request, source: Source, args: list[str], services: Services) -> None:
+    """A program that was compiled before, with the same flags, is not compiled again."""
+    from tlc.backends.runtime.native import Native
+    from tlc.driver.cache import Cache, command_key
+    from tlc.frontend.disk_cache import NOWHERE
+
+    kept = Cache() if request.flags["cache"] and not request.flags["verify"] else Cache(NOWHERE)
+    command = command_key(source, request.options(), args)
+    executable = kept.find(command)
+    if executable is None:
+        from tlc.driver import pipeline
+
+        program = pipeline.front(source)
+        values = _main_flags(source.path, program, args)
+        if values is None:
+            return
+        executable = pipeline.build(program, request.options(values), kept)
+        kept.keep(command, executable, program.sources)
+    Native(executable, services).run()
 
 
 def _check(request: Request) -> int:
@@ -266,6 +296,15 @@ def _explain(request: Request) -> int:
     return OK
 
 
+def _cache(request: Request) -> int:
+    from tlc.driver import cache_command
+
+    if request.words not in ([], ["clear"]):
+        raise UsageError(f"`tlc cache` shows the cache and `tlc cache clear` empties it, found `{' '.join(request.words)}`")
+    print(cache_command.clear() if request.words else cache_command.show())
+    return OK
+
+
 def _version() -> int:
     from tlc.driver.crash import versions
 
@@ -273,12 +312,13 @@ def _version() -> int:
     return OK
 
 
-TO_COME = ("fmt", "build", "opt", "profile", "tune", "explore", "bisect", "doc", "lsp", "data", "cache")
+TO_COME = ("fmt", "build", "opt", "profile", "tune", "explore", "bisect", "doc", "lsp", "data")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
     Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   f"print a stage: {' '.join(STAGES)}",              _emit),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
+    Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),
     *(Command(name, "", "", None) for name in TO_COME),
 )
 # fmt: on
@@ -319,13 +359,16 @@ def _failed(error: Exception, argv: Sequence[str], form: str) -> int:
     from tlc.backends.runtime.stop import RuntimeStop
     from tlc.driver import crash
     from tlc.frontend.source import NOWHERE
-    from tlc.ssa.interp import Stop
+    from tlc.ssa.world import Stop
 
     if isinstance(error, Stop):
         report.stop(error.message, error.span, error.kind, form)
         return FAILED
     if isinstance(error, RuntimeStop):
         report.stop(error.message, NOWHERE, "extern", form)
+        return FAILED
+    if isinstance(error, MemoryError):
+        report.stop("there is not enough memory for a tensor", NOWHERE, "memory", form)
         return FAILED
     program = next((Path(word) for word in argv if word.endswith(".tl") and Path(word).is_file()), None)
     report.say(crash.describe(error, argv, program))

@@ -6,21 +6,16 @@ It is never shown as the user's mistake, and never as a traceback: that goes int
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tlc.frontend import disk_cache
 from tlc.frontend.diagnostics import InternalError
 
 PACKAGES = ("tlc", "numpy", "llvmlite", "ply")
-
-
-def cache_folder() -> Path:
-    """Where `tlc` keeps what it can make again: `$XDG_CACHE_HOME/tlc` or `~/.cache/tlc`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tlc"
 
 
 def versions() -> str:
@@ -63,7 +58,7 @@ def _save(error: BaseException, arguments: Sequence[str], program: Path | None, 
     try:
         source = program.read_bytes() if program is not None else b""
         name = hashlib.sha256(source + where.encode() + _one_line(error).encode()).hexdigest()[:12]
-        folder = cache_folder() / "reports" / name
+        folder = disk_cache.folder() / "reports" / name
         folder.mkdir(parents=True, exist_ok=True)
         if program is not None:
             (folder / program.name).write_bytes(source)

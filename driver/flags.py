@@ -10,12 +10,15 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tlc.frontend.ops import DTYPES
-from tlc.frontend.typed import Flag as MainFlag
 from tlc.frontend.types import Elem
+
+if TYPE_CHECKING:
+    from tlc.frontend.typed import Flag as MainFlag
 
 Value = bool | int | float | str
 

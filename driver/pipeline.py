@@ -6,13 +6,15 @@ it runs. A stage that works in place gives the same module on; whoever wants an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from tlc.backends.llvm import jit
+from tlc.backends.llvm.host import emit as emit_program
 from tlc.backends.llvm.host import emit_llvm
+from tlc.backends.llvm.program import Executable
 from tlc.backends.llvm.target import host_target
-from tlc.backends.runtime.native import run_native
+from tlc.driver.options import Options
 from tlc.driver.specialize import specialize
 from tlc.frontend import ast_text, typed_text
 from tlc.frontend.check import check
@@ -21,11 +23,12 @@ from tlc.frontend.source import Source
 from tlc.frontend.typed import Program
 from tlc.opt import passes
 from tlc.ssa.construct import construct
-from tlc.ssa.interp import Interpreter, Services
+from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module
 from tlc.ssa.lower import lower
 from tlc.ssa.text import print_module
 from tlc.ssa.verify import verify
+from tlc.ssa.world import Services
 from tlc.tensor.derivative import differentiate
 from tlc.tensor.flatten import flatten
 from tlc.tensor.graph.text import print_graph
@@ -33,19 +36,6 @@ from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.lower import lower as lower_tensors
 from tlc.tensor.memory import plan
 from tlc.tensor.ownership import verify_ownership
-
-Flags = Mapping[str, bool | int | float | str]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the flags of `tlc` ask of the compiler. `flags` are values for the parameters of `main`, where they are known."""
-
-    level: int = 2
-    verify: bool = False
-    disable: tuple[str, ...] = ()
-    flags: Flags | None = None
-    interp: bool = False
 
 
 def front(source: Source) -> Program:
@@ -99,14 +89,15 @@ def emit(source: Source, stage: str, function: str, options: Options) -> str:
     return next(text() for name, text, _ in middle(program, options) if name == stage)
 
 
-def run(program: Program, options: Options, services: Services) -> None:
-    """Compile and run `main`. Raises `Stop`, `RuntimeStop` or `KeyboardInterrupt` where it ends early."""
+def build(program: Program, options: Options, store: jit.Store) -> Executable:
+    """`main` and what it needs as machine code; objects that `store` has are not compiled again."""
+    tensors = next(value for name, _, value in middle(program, options) if name == "llvm")
+    return jit.build(emit_program(tensors.module, tensors.kernels), store)
+
+
+def interpret(program: Program, options: Options, services: Services) -> None:
+    """Run `main` by the interpreter of unoptimized SSA. Raises `Stop` or `RuntimeStop` where it ends early."""
     assert program.main is not None
-    stages = middle(program, options)
-    if options.interp:
-        module = next(value for name, _, value in stages if name == "ssa")
-        differentiate(module)
-        Interpreter(module, services).call(program.main, [])
-    else:
-        tensors = next(value for name, _, value in stages if name == "llvm")
-        run_native(tensors.module, tensors.kernels, services)
+    module = next(value for name, _, value in middle(program, options) if name == "ssa")
+    differentiate(module)
+    Interpreter(module, services).call(program.main, [])

@@ -36,15 +36,18 @@ def diagnostics(found: Iterable[Diagnostic], form: str) -> None:
     say("\n".join(map(to_json, found)) if form == "json" else render_all(found, _color()).rstrip("\n"))
 
 
-def message(text: str, form: str) -> None:
+def message(text: str, form: str, code: str = "") -> None:
     """Print an error that has no place in a source."""
-    say(json.dumps({"severity": "error", "message": text}) if form == "json" else f"error: {text}")
+    if form == "json":
+        say(json.dumps({"severity": "error", "code": code, "message": text}))
+    else:
+        say(f"error[{code}]: {text}" if code else f"error: {text}")
 
 
 def stop(text: str, span: Span, kind: str, form: str) -> None:
     """Print why and where the running program stopped."""
     if span == NOWHERE:
-        message(text, form)
+        message(text, form, STOPS[kind])
     else:
         diagnostics([Diagnostic(STOPS[kind], text, span)], form)
 

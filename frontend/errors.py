@@ -184,6 +184,13 @@ _ROWS = [
         "use nn\n\nfn main() {\n  print(nn)\n}\n",
         "use nn\n\nfn main() {\n  print(nn.mse([1.0], [2.0]))\n}\n",
     ),
+    ErrorRow(
+        "E0208",
+        "statements in a used file",
+        "A file that another one uses holds definitions only: its statements would have no time to run. The program here uses such a file.",
+        "use ./settings\n",
+        "const RATE = 0.1\n",
+    ),
     # ---------------------------------------------------------------- E03xx: types, shapes, dimensions
     ErrorRow(
         "E0301",
@@ -422,6 +429,22 @@ _ROWS = [
         "fn f(k: key) -> key = fold(k, 1.5)\n",
         "fn f(k: key) -> key = fold(k, 1)\n",
     ),
+    ErrorRow(
+        "E0702",
+        "a key used twice",
+        "Two calls that are given the same key draw the same numbers, so a call uses its key up. `split` makes several of one, "
+        "`fold` derives one from data.",
+        "fn f(k: key) -> f32 = normal(k) + normal(k)\n",
+        "fn f(k: key) -> f32 {\n  let (a, b) = split(k)\n  normal(a) + normal(b)\n}\n",
+    ),
+    ErrorRow(
+        "E0703",
+        "a key used in every round",
+        "Inside a loop or comprehension a key from outside would be used again each time, with the same numbers. Derive one for each round, "
+        "or give the variable a new key before the next round.",
+        "fn f(k: key) -> f32[3] = for[i < 3] normal(k)\n",
+        "fn f(k: key) -> f32[3] = for[i < 3] normal(fold(k, i))\n",
+    ),
     # ---------------------------------------------------------------- E08xx: main and its flags
     ErrorRow(
         "E0801",
@@ -569,8 +592,8 @@ _ROWS = [
         "R0011",
         "out of memory",
         "There is not enough memory for a tensor.",
-        "fn main(n: i64 = 100_000_000_000_000) {\n  print(sum(for[i < n] f32(i)))\n}\n",
-        "fn main(n: i64 = 100) {\n  print(sum(for[i < n] f32(i)))\n}\n",
+        "fn main(n: i64 = 100_000_000_000_000) {\n  var x = for[i < n] 0.0\n  x[n // 2] = 1.0\n  print(x[n - 1])\n}\n",
+        "fn main(n: i64 = 100) {\n  var x = for[i < n] 0.0\n  x[n // 2] = 1.0\n  print(x[n - 1])\n}\n",
     ),
     ErrorRow(
         "R0012",

@@ -9,9 +9,9 @@ give 0, shift counts are taken modulo the width, a real converts to an integer b
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -124,20 +124,21 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
         return s.astype(np.float32)[()]
 
 
-def _libm_fma() -> Callable[[float, float, float], float]:
-    f = ctypes.CDLL(ctypes.util.find_library("m")).fma
+@cache
+def _fma64() -> Callable[..., Any]:
+    """The C library's, for float64. Finding the library starts a process, so it is looked for when it is needed."""
+    from ctypes.util import find_library
+
+    f = ctypes.CDLL(find_library("m")).fma
     f.restype = ctypes.c_double
     f.argtypes = [ctypes.c_double] * 3
-    return f
-
-
-_fma64 = np.frompyfunc(_libm_fma(), 3, 1)
+    return np.frompyfunc(f, 3, 1)
 
 
 def _fma(elem: Elem, a: Any, b: Any, c: Any) -> Any:
     if elem is Elem.F64:
         with np.errstate(all="ignore"):
-            return np.asarray(_fma64(a, b, c)).astype(np.float64)[()]
+            return np.asarray(_fma64()(a, b, c)).astype(np.float64)[()]
     return fma32(a, b, c)
 
 

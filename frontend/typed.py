@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tlc.frontend.dims import Dim, DimVar
-from tlc.frontend.source import NOWHERE, Span
+from tlc.frontend.source import NOWHERE, Source, Span
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type
 
 _uids = count(1)
@@ -412,12 +412,16 @@ class Flag:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Instances that `main` reaches, callees before callers where there is no recursion. `main` is None for a library."""
+    """Instances that `main` reaches, callees before callers where there is no recursion. `main` is None for a library.
+
+    `sources` are the program's own files, that of `main` first.
+    """
 
     functions: dict[str, Function]
     main: str | None
     flags: tuple[Flag, ...]
     doc: str = ""
+    sources: tuple[Source, ...] = ()
 
 
 # ---------------------------------------------------------------- leaves

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,33 +32,12 @@ from tlc.ssa.interp_grid import Grid, Straight, Unable, positions
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Type, Value
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import fold, fold_product, product
+from tlc.ssa.world import Services, Stop
 
 Array = np.ndarray[Any, Any]
 
 MAX_CALLS = 100_000  # calls in progress
 MAX_REGIONS = 1_000  # regions in progress: recursion through comprehensions
-
-
-class Services(Protocol):
-    """What the world does for a program."""
-
-    def print(self, text: str) -> None: ...
-
-    def progress_begin(self, label: str, total: int) -> int: ...
-
-    def progress_tick(self, bar: int, at: int) -> None: ...
-
-    def progress_end(self, bar: int) -> None: ...
-
-    def extern(self, name: str, args: list[Any]) -> list[Any]: ...
-
-
-class Stop(Exception):
-    """The program stopped itself: a check failed. `kind` is the check's, or `recursion`."""
-
-    def __init__(self, message: str, span: Span, kind: str) -> None:
-        super().__init__(message)
-        self.message, self.span, self.kind = message, span, kind
 
 
 Launch = Callable[[str, list[Array], list[Any]], None]  # kernel, outputs to fill, inputs

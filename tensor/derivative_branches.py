@@ -98,16 +98,7 @@ class _BranchesAdjoint(RegionAdjoint):
     def _is_computable(self, value: Value) -> bool:
         """Whether a scalar can be computed for every element: it is no result of a branch, nor of a load that may not have run."""
         known = {r for i in self.instrs for r in i.results} | set(self.outer)
-        work, seen = [value], {value}
-        while work:
-            v = work.pop()
-            if v in self.inside and v not in known:
-                return False
-            if v in known and isinstance(v.owner, Instr):
-                new = [o for o in v.owner.operands if o not in seen]
-                seen.update(new)
-                work += new
-        return True
+        return not any(v in self.inside and v not in known for v in self._computed_from(value))
 
     def _scatter(self, base: Value, places: tuple[Value, ...], context: Context) -> None:
         b = self.sweep.b

@@ -280,8 +280,9 @@ class RegionAdjoint:
         outer_extents = tuple(self.sweep.forward(n) for n in self.outer.values())
         if self.at_best or not self.inner:
             return Context(outer, outer_extents, value, place)
-        if not any(n in self.inside for n in self.inner.values()):
-            inner_extents = tuple(self.sweep.forward(n) for n in self.inner.values())
+        if all(self._is_uniform(n) for n in self.inner.values()):
+            before = Point(self, self.sweep.b, {})
+            inner_extents = tuple(before.forward(n) for n in self.inner.values())
             return Context((*outer, *self.inner), (*outer_extents, *inner_extents), value, place)
         return self._rectangular(base, places, value, Context(outer, outer_extents, value, place))
 
@@ -326,18 +327,25 @@ class RegionAdjoint:
         extents = [point.forward(n) for n in self.inner.values()]
         return _sum(b, extents, lambda b, *at: value(b, {**point.values, **dict(zip(self.inner, at, strict=True))}), _names(self.inner))
 
+    def _is_uniform(self, extent: Value) -> bool:
+        """Whether an extent is the same for all elements, and may be computed where there are none."""
+        found = self._computed_from(extent) & self.inside
+        return not any(v in self.outer or (isinstance(v.owner, Instr) and v.owner.op == "index") for v in found)
+
     def _uses(self, value: Value, indices: Iterable[Value]) -> bool:
         """Whether a scalar of the region is computed from one of these indices."""
-        wanted, work, seen = set(indices), [value], {value}
+        return not self._computed_from(value).isdisjoint(indices)
+
+    def _computed_from(self, value: Value) -> set[Value]:
+        """A scalar and what it is computed from in the region."""
+        work, seen = [value], {value}
         while work:
             v = work.pop()
-            if v in wanted:
-                return True
             if v in self.inside and isinstance(v.owner, Instr):
                 new = [o for o in v.owner.operands if o not in seen]
                 seen.update(new)
                 work += new
-        return False
+        return seen
 
     def _projections(self, base: Value, places: tuple[Value, ...], context: Context) -> dict[int, Value]:
         """Axes of the tensor that an index of the context runs through, once and completely."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import Expr, Scalar, Tensor, View, walk
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, For, If, Kind, Let, Load, Stmt, Var, const, op
+from tlc.tensor.kernel.ir import Apply, Buffer, Const, For, If, Kind, Let, Load, Op, Stmt, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 
 ACC = -1  # stands for the results of a reduction among the axes that an expression depends on
@@ -199,8 +199,11 @@ def plus(a: KExpr, b: KExpr) -> KExpr:
 
 
 def minus(a: KExpr, b: KExpr) -> KExpr:
+    """a - b, folded; (b + c) - b = c."""
     if isinstance(a, Const) and isinstance(b, Const):
         return const(int(a.value) - int(b.value))
+    if isinstance(a, Op) and a.op == "add" and a.args[0] == b:
+        return a.args[1]
     return a if isinstance(b, Const) and b.value == 0 else op("sub", a, b)
 
 

@@ -23,7 +23,7 @@ from tlc.tensor.extents import Axis, Extents
 
 
 def split_behind(instr: Instr, name: str) -> Block:
-    """Cut a block in two behind an instruction: the new block gets the rest and the terminator, the old one has none."""
+    """Cut a block in two behind an instruction: the new block gets the rest and the terminator, and the old one needs another."""
     block = instr.block
     assert block is not None and block.region is not None
     at = block.instrs.index(instr) + 1
@@ -32,8 +32,7 @@ def split_behind(instr: Instr, name: str) -> Block:
         rest.append(moved)
     del block.instrs[at:]
     end = block.terminator
-    block._terminator = None
-    rest.terminator = end
+    rest.terminator = Terminator(end.op, end.own, end.edges, end.span)
     return rest
 
 

@@ -1,8 +1,10 @@
 """Loop nests: the ways in which a node becomes loops. `tensor/schedule.py` chooses among them.
 
     elementwise   for i.. { vector j { y[i, j] = .. } }
+    transposed    for blocks of i { for blocks of j { for i { vector j { y[i, j] = x[j, i] } } } }
     rows          for i.. { acc[W] over lanes of the last reduced axis; a tree; y[i] = .. }           the data lies along the reduction
-    tile          for j0 { for i0 { acc[R, W]; for k { vector l { unroll r { acc[r, l] += .. } } } } }   it lies along an output axis
+    tile          for blocks of i { for j0 { for i0 { acc[R, W]; for k { vector l { unroll r { acc[r, l] += .. } } } } } }
+                                                                                                      it lies along an output axis
     lanes         the same with sixteen accumulators a column, for sums of order `lanes`
     search        argmax and argmin, one element after the other
     scatter       the base is copied, then elements are added one after the other
@@ -26,15 +28,20 @@ from tlc.tensor.kernel.ir import Expr as KExpr
 
 Fill = Callable[[Scope], None]
 
+BLOCK = 16  # elements of a column that are read together in a transposition: a line of the cache
+
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows of axis `u` (None: one row) by lanes of axis `v` (None: scalars)."""
+    """Rows of axis `u` (None: one row) by lanes of axis `v` (None: scalars). `block` rows, a multiple of `rows`, pass every column
+    before the next ones do, so that what they read stays in the cache.
+    """
 
     u: int | None
     rows: int
     v: int | None
     width: int
+    block: int = 1 << 20
 
 
 @dataclass(eq=False)
@@ -144,6 +151,32 @@ class Nest:
 
         self.guard_axes(self.top, lambda g: self.serial(g, outer, inner))
 
+    def transposed(self, a: int, width: int) -> None:
+        """Loads are contiguous along axis a, stores along the last. Blocks of both, so that each line that a vector gathers from is
+        used up at once. (Stores that scatter would read whole lines, and are slower on every CPU that was measured.)
+        """
+        last = self.node.rank - 1
+
+        def inner(scope: Scope) -> None:
+            def block(s: Scope, low: KExpr, rows: KExpr, _: int) -> None:
+                def piece(p: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+                    def row(x: Scope, i: Var) -> None:
+                        def body(v: Scope, l: Var) -> None:
+                            v.axes[last] = plus(first, l)
+                            self.store(v)
+
+                        x.axes[a] = i
+                        self.vector(x, count, lanes, body)
+
+                    self.emitter.loop(p, "i", low, plus(low, rows), row)
+
+                self.chunks(s, last, width, piece)
+
+            self.chunks(scope, a, BLOCK, block)
+
+        around = [k for k in range(last) if k != a]
+        self.guard_axes(self.top, lambda g: self.serial(g, around, inner))
+
     def guard_axes(self, scope: Scope, fill: Fill) -> None:
         self.emitter.guarded(scope, self.node.extents, fill)
 
@@ -237,46 +270,64 @@ class Nest:
         """A register tile of accumulators; see the module's text."""
         around = [k for k in range(self.node.rank) if k not in (t.u, t.v)]
 
-        def panels(scope: Scope) -> None:
+        def columns(scope: Scope, low: KExpr, high: KExpr) -> None:
+            """Every column of the rows from low to high."""
             if t.v is None:
-                self.row_tiles(scope, t, None, const(1), 1)
+                self.row_tiles(scope, t, low, high, None, const(1), 1)
             else:
-                self.chunks(scope, t.v, t.width, lambda s, first, count, lanes: self.row_tiles(s, t, first, count, lanes))
+                self.chunks(scope, t.v, t.width, lambda s, first, count, lanes: self.row_tiles(s, t, low, high, first, count, lanes))
 
-        self.guard_axes(self.top, lambda g: self.each(g, around, panels))
+        def blocks(scope: Scope) -> None:
+            if t.u is None:
+                columns(scope, const(0), const(1))
+                return
+            rows = self.emitter.emit(self.node.domain[t.u], scope)
+            if not isinstance(rows, Const):
 
-    def row_tiles(self, scope: Scope, t: Tile, first: KExpr | None, count: KExpr, lanes: int) -> None:
+                def block(s: Scope, i: Var) -> None:
+                    columns(s, i, self.bound(s, op("min", plus(i, const(t.block)), rows)))
+
+                self.emitter.loop(scope, "b", const(0), rows, block, step=t.block)
+                return
+            full = int(rows.value) // t.block * t.block
+            self.emitter.loop(scope, "b", const(0), const(full), lambda s, i: columns(s, i, plus(i, const(t.block))), step=t.block)
+            if full < rows.value:
+                columns(scope, const(full), rows)
+
+        self.guard_axes(self.top, lambda g: self.each(g, around, blocks))
+
+    def row_tiles(self, scope: Scope, t: Tile, low: KExpr, high: KExpr, first: KExpr | None, count: KExpr, lanes: int) -> None:
+        """One panel of columns of the rows from low to high."""
         if t.u is None:
             self.one_tile(scope, t, 1, None, first, count, lanes)
             return
-        for start, stop, rows in self.row_segments(scope, t.u, t.rows):
+        for start, stop, rows in self.row_segments(scope, low, high, t.rows):
 
             def body(s: Scope, i: Var, rows: int = rows) -> None:
                 self.one_tile(s, t, rows, i, first, count, lanes)
 
             self.emitter.loop(scope, "i", start, stop, body, step=rows)
 
-    def row_segments(self, scope: Scope, u: int, rows: int) -> list[tuple[KExpr, KExpr, int]]:
-        """Cut an axis into tiles of nearly equal size: (start, stop, rows of a tile). A tile of one row would waste the machine, so
+    def row_segments(self, scope: Scope, low: KExpr, high: KExpr, rows: int) -> list[tuple[KExpr, KExpr, int]]:
+        """Cut rows into tiles of nearly equal size: (start, stop, rows of a tile). A tile of one row would waste the machine, so
         m = a R + b (R - 1) where m is large enough, and only what is smaller is cut into single rows.
         """
-        extent = self.emitter.emit(self.node.domain[u], scope)
-        if isinstance(extent, Const):
-            m = int(extent.value)
-            tiles = -(-m // rows)
+        m = minus(high, low)
+        if isinstance(m, Const):
+            tiles = -(-int(m.value) // rows)
             if not tiles:
                 return []
-            size, more = divmod(m, tiles)
-            return [
-                (const(0), const(more * (size + 1)), size + 1),
-                (const(more * (size + 1)), const(m), size),
-            ]
-        short = self.bound(scope, op("mod", minus(const(0), extent), const(rows)))  # b: tiles of R - 1 rows
-        fits = op("ge", extent, op("mul", short, const(rows - 1)))
-        many = op("sub", extent, op("mul", short, const(rows - 1)))
-        first = self.bound(scope, op("select", fits, many, rounded_down(extent, rows)))
-        second = self.bound(scope, op("select", fits, extent, first))
-        return [(const(0), first, rows), (first, second, rows - 1), (second, extent, 1)]
+            size, more = divmod(int(m.value), tiles)
+            middle = plus(low, const(more * (size + 1)))
+            segments: list[tuple[KExpr, KExpr, int]] = [(low, middle, size + 1), (middle, high, size)]
+            return [s for s, n in zip(segments, (more, tiles - more), strict=True) if n]
+        m = self.bound(scope, m)
+        short = self.bound(scope, op("mod", minus(const(0), m), const(rows)))  # b: tiles of R - 1 rows
+        fits = op("ge", m, op("mul", short, const(rows - 1)))
+        many = op("sub", m, op("mul", short, const(rows - 1)))
+        first = self.bound(scope, plus(low, op("select", fits, many, rounded_down(m, rows))))
+        second = self.bound(scope, op("select", fits, high, first))
+        return [(low, first, rows), (first, second, rows - 1), (second, high, 1)]
 
     def one_tile(self, scope: Scope, t: Tile, rows: int, i: Var | None, first: KExpr | None, count: KExpr, lanes: int) -> None:
         r = self.reduction

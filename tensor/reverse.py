@@ -17,6 +17,8 @@ a scalar that it needs is kept in a variable instead: what has no loop has no ta
 Only adjoints of active values exist: those that depend on an argument that is asked for, and that the result depends on
 (Griewank and Walther 2008, chapters 3 to 6).
 
+A comprehension whose region loops, and whose result is active, runs as a loop first, so that its iterations have a tape.
+
 Requires: SSA, flat, without calls on active values. The function given is consumed.
 """
 
@@ -39,6 +41,7 @@ from tlc.tensor.derivative_branches import differentiate_branches
 from tlc.tensor.derivative_region import differentiate_region, unsupported
 from tlc.tensor.derivative_rules import At, partial
 from tlc.tensor.extents import Axis, Extents, Key
+from tlc.tensor.loops import run_as_loop
 
 Values = dict[Value, None]  # an ordered set
 
@@ -60,6 +63,8 @@ class _Reverse:
         self.variables: list[str] = []
         remove_unreachable(function.body)
         self.exit = _single_exit(function)
+        while self.exit and _expose_loops(_active(function, self.wrt, self.exit), function, module):
+            self.exit = _single_exit(function)
         _split_critical_edges(function)
         self.origin = _note_origins(function) if self.exit else {}
 
@@ -85,8 +90,6 @@ class _Reverse:
                 self.extents.declare_alike(param, v)
                 self.adjoints[b][v] = param
         result = self.exit.terminator.operands[0]
-        self.exit.terminator.operands = ()
-        self.exit._terminator = None
         for b in self.blocks:
             _Sweep(self, b).run(result)
         self.function.results = self._results()
@@ -373,6 +376,15 @@ def _single_exit(function: Function) -> Block | None:
     for b in exits:
         b.terminator = Terminator("jump", (), ((out, b.terminator.operands),), b.terminator.span)
     return function.body.add(out)
+
+
+def _expose_loops(active: Values, function: Function, module: Module) -> bool:
+    """Run active comprehensions with loops in their regions as loops themselves, whose tape is that of the function."""
+    tabulates = [i for b in function.blocks for i in b.instrs if i.op == "tabulate" and any(r in active for r in i.results)]
+    found = [i for i in tabulates if loops(i.regions[0])]
+    for instr in found:
+        run_as_loop(instr, module)
+    return bool(found)
 
 
 def _split_critical_edges(function: Function) -> None:

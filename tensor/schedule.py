@@ -3,7 +3,7 @@
 The choice looks at how each load moves along each axis: not at all (a scalar), by one element a step (a vector), or
 otherwise (lane by lane).
 
-    no reduction                    elementwise, the last axis in vectors
+    no reduction                    elementwise, the last axis in vectors; transposed, if only another axis reads vectors
     argmax, argmin                  search
     chain, or any free order        tile: v is the output axis along which no load is scattered and the store is contiguous, u the
       along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i)
@@ -19,6 +19,7 @@ A schedule changes no bit: the order of a reduction is a function of the node al
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tlc.frontend.types import Elem
 from tlc.tensor.collapse import collapse
@@ -32,10 +33,11 @@ from tlc.tensor.pack import along
 
 @dataclass(frozen=True)
 class Target:
-    """What schedules depend on: the bytes of a vector register and how many there are."""
+    """What schedules depend on: the bytes of a vector register, how many there are, and the bytes of a core's own cache."""
 
     vector_bytes: int = 32
     registers: int = 16
+    cache_bytes: int = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,7 @@ class _Schedule:
         shape = node.extents
         if node.scatter:
             shape = node.scatter.base.shape
-        outputs = tuple(
-            Buffer(emitter.fresh("y"), e.elem, tuple(emitter.extent(n) for n in shape)) for e in node.outputs
-        )
+        outputs = tuple(Buffer(emitter.fresh("y"), e.elem, tuple(emitter.extent(n) for n in shape)) for e in node.outputs)
         nest = Nest(node, emitter, outputs)
         choice = self.choose(nest)
         operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
@@ -102,6 +102,10 @@ class _Schedule:
             return "scatter, one element after the other"
         if r is None:
             width = self.width(node)
+            a = self.turned_axis() if width > 1 else None
+            if a is not None:
+                nest.transposed(a, width)
+                return f"transposition, {width} at once"
             nest.elementwise(width)
             return f"element by element, {width} at once"
         if r.op in ("argmax", "argmin"):
@@ -147,6 +151,18 @@ class _Schedule:
         widest = max(e.elem.bytes for e in walk(node.outputs) if e in node.outputs or e.op == "load" or e.elem.is_real)
         return max(4, 2 * self.target.vector_bytes // widest)
 
+    def turned_axis(self) -> int | None:
+        """The axis along which an element-wise node reads, if that is not the last one, along which it stores."""
+        last = self.node.rank - 1
+
+        def count(k: int, how: str) -> int:
+            return sum(along(k, e) == how for e in self.loads)
+
+        if not count(last, "scattered") or count(last, "contiguous"):
+            return None
+        long = [k for k in range(last) if (self.node.extents[k].value or 8) >= 8 and count(k, "contiguous")]
+        return max(long, key=lambda k: count(k, "contiguous"), default=None)
+
     def calls(self) -> bool:
         return any(e.op == "apply" for e in walk(self.node.roots))
 
@@ -176,10 +192,19 @@ class _Schedule:
             t = Tile(None, 1, v, 4 * lanes)
         else:
             n = node.extents[v].value
-            t = Tile(u, 6 if self.target.registers <= 16 else 12, v, lanes if n is not None and n <= lanes else 2 * lanes)
+            rows = 6 if self.target.registers <= 16 else 12
+            t = Tile(u, rows, v, lanes if n is not None and n <= lanes else 2 * lanes, self.block(u, rows))
         nest.tile(t)
-        rows = f"{t.rows} of axis {t.u}" if t.u is not None else "1"
-        return f"tile: {rows} by {f'{t.width} of axis {t.v}' if t.v is not None else '1'}"
+        tall = f"{t.rows} of axis {t.u}" if t.u is not None else "1"
+        return f"tile: {tall} by {f'{t.width} of axis {t.v}' if t.v is not None else '1'}"
+
+    def block(self, u: int, rows: int) -> int:
+        """How many rows of axis u, a multiple of the tile's, read no more than half of the cache."""
+        r = self.node.reduction
+        assert r is not None
+        depth = prod(n.value or 512 for n in r.extents)
+        row = sum(e.elem.bytes * depth for e in self.term_loads() if u in axes_of([e]))
+        return max(1, self.target.cache_bytes // 2 // max(row, 1) // rows) * rows
 
     def base(self) -> Node:
         """The copy of a scatter's base."""

@@ -1,10 +1,22 @@
-"""What all tests share: `--bless` rewrites the expected text of golden tests, to be read in review."""
+"""What all tests share: `--bless` rewrites the expected text of golden tests, to be read in review, and the cache is an empty one."""
 
 from __future__ import annotations
+
+import os
+import shutil
+import tempfile
 
 import pytest
 
 pytest.register_assert_rewrite("golden_runner")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests see nothing of the user's cache and leave nothing there. The workers of pytest-xdist share the cache of their parent."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="tlc-tests-")
+        os.environ["XDG_CACHE_HOME"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,7 @@
 - A loop looks at the stop flag of the context at its back edge, a recursive function at the stack's limit at its entry.
 - What only the world can do goes through the table of services in the context: a service takes a pointer to 64-bit slots.
 
-What native code cannot carry with it (texts of messages, templates, names) is numbered; `Program` has the tables.
+What native code cannot carry with it (texts of messages, templates, names) is numbered; `Tables` has the rows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tlc.backends.llvm import scalar
 from tlc.backends.llvm.abi import function_symbol, kernel_symbol, parts, result_type
 from tlc.backends.llvm.context import SERVICES, VALUES, Reason, offset
 from tlc.backends.llvm.kernel import print_kernel
+from tlc.backends.llvm.program import ENTRY, Extern, Program, Site, Tables, Template
 from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.llvm.support import SUPPORT
 from tlc.frontend.diagnostics import InternalError
@@ -29,69 +30,23 @@ from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Type, Value, 
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel, Var
 
-ENTRY = "tlc.main"  # i32 tlc.main(ptr context)
-
 _RARE = ', !prof !{!"branch_weights", i32 1048575, i32 1}'  # the first edge is nearly always taken
-
-
-@dataclass(frozen=True)
-class Site:
-    """A place where a run can stop: the check's kind and message, the types of the message's values, and where it stands."""
-
-    kind: str
-    message: str
-    values: tuple[Elem, ...]
-    span: Span
-
-
-@dataclass(frozen=True)
-class Extern:
-    """A call of a service by name."""
-
-    name: str
-    args: tuple[Type, ...]
-    results: tuple[Type, ...]
-    span: Span
-
-
-@dataclass(frozen=True)
-class Template:
-    """A `format` instruction: its template and the types of its leaves."""
-
-    template: tuple[object, ...]
-    leaves: tuple[Type, ...]
-
-
-@dataclass
-class Program:
-    """A program as LLVM text and the tables that its numbers refer to. `kernels` do not call the host; the others stand in `host`."""
-
-    host: str = ""
-    kernels: str = ""
-    sites: list[Site] = field(default_factory=list)
-    externs: list[Extern] = field(default_factory=list)
-    templates: list[Template] = field(default_factory=list)
-    strings: dict[str, int] = field(default_factory=dict)  # literal -> handle
-
-    def string(self, text: str) -> int:
-        return self.strings.setdefault(text, len(self.strings))
 
 
 def emit(module: Module, kernels: Mapping[str, Kernel]) -> Program:
     """Print a module and its kernels. `main` takes no parameters: its flags are constants by now."""
-    program = Program()
+    tables = Tables()
     used = {str(i.attrs["kernel"]): None for f in module.functions.values() for i in walk(f.body) if i.op == "run"}
     calling = {name for name in used if applied(kernels[name])}
     recursive = _recursive(module)
     text = [SUPPORT]
     text += [_declaration(kernels[name]) for name in used if name not in calling]
     text += [print_kernel(kernels[name]) for name in used if name in calling]
-    text += [_Printer(f, kernels, program, f.name in recursive).run() for f in module.functions.values()]
+    text += [_Printer(f, kernels, tables, f.name in recursive).run() for f in module.functions.values()]
     if "main" in module.functions:
         text.append(_entry(module.functions["main"]))
-    program.host = "\n".join(text)
-    program.kernels = "\n".join(print_kernel(kernels[name]) for name in used if name not in calling)
-    return program
+    alone = "\n".join(print_kernel(kernels[name]) for name in used if name not in calling)
+    return Program("\n".join(text), alone, tables)
 
 
 def emit_llvm(module: Module, kernels: Mapping[str, Kernel]) -> str:
@@ -148,7 +103,7 @@ class _Printer:
 
     function: Function
     kernels: Mapping[str, Kernel]
-    program: Program
+    tables: Tables
     recursive: bool
     lines: list[str] = field(default_factory=list)
     values: dict[Value, tuple[str, ...]] = field(default_factory=dict)
@@ -257,8 +212,8 @@ class _Printer:
 
     def require(self, cond: str, site: Site, values: tuple[str, ...]) -> None:
         """Stop at `site` unless `cond` holds; `values` are 64-bit operands for its message."""
-        number = len(self.program.sites)
-        self.program.sites.append(site)
+        number = len(self.tables.sites)
+        self.tables.sites.append(site)
         fine, failed = self.new_label("fine"), self.new_label("failed")
         self.put(f"br i1 {cond}, label %{fine}, label %{failed}{_RARE}")
         self.start(fine)
@@ -346,7 +301,7 @@ class _Printer:
 
     def op_const(self, instr: Instr) -> None:
         value, elem = instr.attrs["value"], instr.result.type.elem
-        self.values[instr.result] = (str(self.program.string(str(value))) if elem is Elem.STR else literal(value, elem),)
+        self.values[instr.result] = (str(self.tables.string(str(value))) if elem is Elem.STR else literal(value, elem),)
 
     def op_dim(self, instr: Instr) -> None:
         axis = instr.attrs["axis"]
@@ -462,8 +417,8 @@ class _Printer:
     def op_format(self, instr: Instr) -> None:
         template = instr.attrs["template"]
         assert isinstance(template, tuple)
-        number = len(self.program.templates)
-        self.program.templates.append(Template(template, tuple(v.type for v in instr.operands)))
+        number = len(self.tables.templates)
+        self.tables.templates.append(Template(template, tuple(v.type for v in instr.operands)))
         self.service("format", [str(number), *(w for v in instr.operands for w in self.slots_of(v))], instr)
 
     def op_print(self, instr: Instr) -> None:
@@ -471,8 +426,8 @@ class _Printer:
 
     def op_extern(self, instr: Instr) -> None:
         types = tuple(v.type for v in instr.operands), tuple(r.type for r in instr.results)
-        number = len(self.program.externs)
-        self.program.externs.append(Extern(str(instr.attrs["name"]), *types, instr.span))
+        number = len(self.tables.externs)
+        self.tables.externs.append(Extern(str(instr.attrs["name"]), *types, instr.span))
         self.service("extern", [str(number), *(w for v in instr.operands for w in self.slots_of(v))], instr)
 
     def op_progress_begin(self, instr: Instr) -> None:

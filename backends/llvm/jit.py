@@ -4,18 +4,22 @@ Two ways through LLVM. Kernels come with their vectors, addresses and hoisting a
 get `sroa` (which turns local buffers into registers) and go straight to code generation: that halves a cold start and
 costs no speed. Host functions are ordinary scalar code and get LLVM's light standard pipeline.
 
-Objects are kept by content, so a text that was compiled before costs nothing.
+Objects are kept by content, so a text that was compiled before costs nothing; the caller says where.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
+import llvmlite
 import llvmlite.binding as llvm
+
+from tlc.backends.llvm.program import Executable, Program
 
 
 class Level(Enum):
@@ -25,27 +29,63 @@ class Level(Enum):
     HOST = "host"  # the standard pipeline at O2, without its own vectorizing
 
 
+class Store(Protocol):
+    """Where objects are kept: a dictionary, or the driver's cache on disk. The key says what an object was made of and for."""
+
+    def get(self, key: str, /) -> bytes | None: ...
+
+    def __setitem__(self, key: str, data: bytes, /) -> None: ...
+
+
+_memory: dict[str, bytes] = {}  # of this process
+
+
+@cache
+def machine_name() -> str:
+    """What machine code depends on besides the text: LLVM's version and the CPU with its features."""
+    return f"llvmlite {llvmlite.__version__}, {llvm.get_default_triple()}, {llvm.get_host_cpu_name()}, {_features()}"
+
+
+def _features() -> str:
+    return str(llvm.get_host_cpu_features().flatten())
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
 @cache
 def target() -> Any:
     """The target machine of this process: its CPU with all features, position-independent code."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    _initialize()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, reloc="pic", codemodel="small"
+        cpu=llvm.get_host_cpu_name(), features=_features(), opt=3, reloc="pic", codemodel="small"
     )
 
 
-_objects: dict[bytes, bytes] = {}
+def build(program: Program, store: Store = _memory) -> Executable:
+    """A whole program as machine code."""
+    texts = ((program.kernels, Level.KERNEL), (program.host, Level.HOST))
+    objects = {_key(text, level): compile_object(text, level, store) for text, level in texts if text}
+    return Executable(objects, program.tables)
 
 
-def compile_object(text: str, level: Level) -> bytes:
+def _key(text: str, level: Level) -> str:
+    return hashlib.sha256(f"{machine_name()}\n{level.value}\n{text}".encode()).hexdigest()
+
+
+def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
     """Machine code of a module's text, as an object file."""
-    key = hashlib.sha256(f"{level.value}\n{text}".encode()).digest()
-    if key not in _objects:
+    key = _key(text, level)
+    data = store.get(key)
+    if data is None:
         module = _optimized(text, level)
-        _objects[key] = target().emit_object(module)
+        data = bytes(target().emit_object(module))
         module.close()
-    return _objects[key]
+        store[key] = data
+    return data
 
 
 def assembly(text: str, level: Level) -> str:
@@ -93,9 +133,9 @@ class Loaded:
         return at
 
 
-def load(objects: list[bytes]) -> Loaded:
+def load(objects: Iterable[bytes]) -> Loaded:
     """Link objects with each other and with the C library of this process."""
-    target()
+    _initialize()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine_of_engine())
     for data in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tlc.backends.runtime.stop import RuntimeStop
+from tlc.frontend import disk_cache
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -57,7 +58,7 @@ def read_mnist(split: str) -> tuple[Bytes, Bytes]:
 def find_folder() -> tuple[Path, str]:
     """The folder to read, and a line for the user that says which."""
     asked = os.environ.get("TLC_DATA")
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tlc" / "data" / "mnist"
+    cached = disk_cache.folder() / "data" / "mnist"
     for folder in ([Path(asked), Path(asked) / "mnist"] if asked else []) + [cached]:
         if _complete(folder):
             return folder, f"data: MNIST from {folder}"

@@ -2,7 +2,7 @@
 
 `main` runs on a thread of its own, with a large stack for deep recursion, while this thread waits; so Ctrl-C is seen at once: it
 sets the stop flag, which native loops look at, and the run ends between two steps. A service that fails keeps its exception here
-and makes native code return; the exception goes on in the thread that called `run_native`.
+and makes native code return; the exception goes on in the thread that called `Native.run`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ import ctypes
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tlc.backends.llvm import jit
 from tlc.backends.llvm.context import FIELDS, SERVICES, Reason
-from tlc.backends.llvm.host import ENTRY, Extern, Program, emit
+from tlc.backends.llvm.program import ENTRY, Executable, Extern
 from tlc.backends.runtime.stop import RuntimeStop
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
-from tlc.ssa.interp import Services, Stop
-from tlc.ssa.ir import Module, Type
-from tlc.tensor.kernel.ir import Kernel
+from tlc.ssa.ir import Type
+from tlc.ssa.world import Services, Stop
 
 STACK = 256 << 20  # bytes of the stack that native code runs on
 MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
@@ -46,29 +45,24 @@ _Main = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
-def run_native(module: Module, kernels: Mapping[str, Kernel], services: Services) -> None:
-    """Compile and run `main`. Raises `Stop` where the program stops itself, and `KeyboardInterrupt`."""
-    Native(emit(module, kernels), services).run()
-
-
 class Native:
     """One program, loaded. `calls` counts calls into Python by service, `context` keeps the run's figures."""
 
-    def __init__(self, program: Program, services: Services) -> None:
-        self.program, self.services = program, services
-        objects = [jit.compile_object(program.kernels, jit.Level.KERNEL)] if program.kernels else []
-        self.loaded = jit.load([*objects, jit.compile_object(program.host, jit.Level.HOST)])
+    def __init__(self, executable: Executable, services: Services) -> None:
+        self.tables, self.services = executable.tables, services
+        self.loaded = jit.load(executable.objects.values())
         self.alloc = _Alloc(self.loaded.address("tlc.alloc"))
         self.context = Context()
         self.calls: Counter[str] = Counter()
-        self.strings = list(program.strings)
-        self.handles = dict(program.strings)
+        self.strings = list(self.tables.strings)
+        self.handles = dict(self.tables.strings)
         self.failure: BaseException | None = None
-        self.table = [_Service(self.guarded(name, getattr(self, name))) for name in SERVICES]
-        for k, function in enumerate(self.table):
+        self.callbacks = [_Service(self.guarded(name, getattr(self, name))) for name in SERVICES]
+        for k, function in enumerate(self.callbacks):
             self.context.services[k] = ctypes.cast(function, ctypes.c_void_p).value
 
     def run(self) -> None:
+        """Run `main`. Raises `Stop` where the program stops itself, what a service raised, or `KeyboardInterrupt`."""
         self.context.stack_bytes = STACK - MARGIN
         main = _Main(self.loaded.address(ENTRY))
         status: list[int] = []
@@ -98,7 +92,7 @@ class Native:
         if reason is Reason.STOPPED:
             raise KeyboardInterrupt
         if reason is Reason.CHECK:
-            site = self.program.sites[self.context.site]
+            site = self.tables.sites[self.context.site]
             values = [self.scalar(self.context.values[k], elem) for k, elem in enumerate(site.values)]
             raise Stop(formatting.fill(site.message, values), site.span, site.kind)
         if self.failure is not None:
@@ -126,12 +120,12 @@ class Native:
         self.services.print(self.strings[slots.take()])
 
     def format(self, slots: _Slots) -> None:
-        template = self.program.templates[slots.take()]
+        template = self.tables.templates[slots.take()]
         leaves = [self.value(slots, t) for t in template.leaves]
         slots.put(self.handle(formatting.render(template.template, leaves)))
 
     def extern(self, slots: _Slots) -> None:
-        row = self.program.externs[slots.take()]
+        row = self.tables.externs[slots.take()]
         args = [self.value(slots, t) for t in row.args]
         try:
             results = self.services.extern(row.name, args)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from tlc.frontend import ast
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.functions import Closure, DefinedFunction, Derivative, FunctionValue
+from tlc.frontend.check.derivatives import Derivative, hessian, jacobian, jvp, vjp
+from tlc.frontend.check.functions import Closure, DefinedFunction, FunctionValue
 from tlc.frontend.check.report import Failed, fail, unsupported
 from tlc.frontend.check.scope import Entity, FunctionDecl, FunctionName, Poisoned
 
@@ -79,12 +80,8 @@ def _of(body: Body, node: ast.Call) -> FunctionValue:
     return fn
 
 
-def _grad(body: Body, node: ast.Call) -> FunctionValue:
-    return Derivative(_of(body, node), value=False)
-
-
-def _value_and_grad(body: Body, node: ast.Call) -> FunctionValue:
-    return Derivative(_of(body, node), value=True)
+def _transform(make: Callable[[FunctionValue], FunctionValue]) -> Transform:
+    return lambda body, node: make(_of(body, node))
 
 
 def _not_yet(body: Body, node: ast.Call) -> FunctionValue:
@@ -93,11 +90,11 @@ def _not_yet(body: Body, node: ast.Call) -> FunctionValue:
 
 
 TRANSFORMS: dict[str, Transform] = {
-    "grad": _grad,
-    "value_and_grad": _value_and_grad,
-    "jvp": _not_yet,
-    "vjp": _not_yet,
-    "jacobian": _not_yet,
-    "hessian": _not_yet,
+    "grad": _transform(lambda f: Derivative(f, value=False)),
+    "value_and_grad": _transform(lambda f: Derivative(f, value=True)),
+    "jvp": _transform(jvp),
+    "vjp": _transform(vjp),
+    "jacobian": _transform(jacobian),
+    "hessian": _transform(hessian),
     "checkpoint": _not_yet,
 }

@@ -11,8 +11,9 @@ from tlc.frontend.check.build import Bindings
 from tlc.frontend.check.builtins import BUILTINS, conversion, scalar_call
 from tlc.frontend.check.callee import TRANSFORMS, function_of, path_of
 from tlc.frontend.check.cells import Mismatch, known_elem
+from tlc.frontend.check.derivatives import Derivative
 from tlc.frontend.check.dimension import extent_of
-from tlc.frontend.check.functions import Derivative, FunctionValue
+from tlc.frontend.check.functions import FunctionValue
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import FunctionDecl, Poisoned, StructEntity, TypeName, near
 from tlc.frontend.check.signature import Bindings as Bound
@@ -38,6 +39,9 @@ def call_expression(body: Body, node: ast.Call) -> typed.Expr:
     fn = function_of(body, node.callee)
     if fn is not None:
         return _call(body, fn, node)
+    made = function_of(body, node)
+    if made is not None:
+        raise fail("E0407", f"`{made.name}` is a function, not a value", node.span, help=f"call it: `{made.name}(...)`")
     path = path_of(body, node.callee)
     if path is not None:
         entity = body.session.entity(body.module, path, node.callee.span)

@@ -211,6 +211,11 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
         names[p.name] = p.span
         assert p.type is not None
         params.append(Parameter(p.name, context.type(p.type), p.span, p.default, own.get(p.name), p.doc))
+    for name, atom in context.variables.items():
+        if name in names:
+            labels = (Label(names[name], "the parameter"),)
+            help = "a parameter that is a dimension is an `i64`; otherwise rename one"
+            raise fail("E0202", f"`{name}` is both a parameter and a dimension", atom.span, "", labels, help)
     context.in_result = True
     context.shared = {}
     result = context.type(node.result) if node.result is not None else UNIT

@@ -210,7 +210,7 @@ def _bound(body: Body, term: Dim, upper: bool, depth: int = 0) -> Dim | None:
 
 
 def _end(body: Body, atom: DimVar | DimQuotient, upper: bool, depth: int) -> Dim | None:
-    """The greatest (least) value of an atom with a range: of a variable, or of a quotient by a positive constant, which grows with its numerator."""
+    """The greatest (least) value of an atom: a variable with a range, or a quotient by a positive constant."""
     if isinstance(atom, DimVar):
         if atom not in body.ranges:
             return None

@@ -3,7 +3,7 @@
     DefinedFunction      a definition
     FunctionParameter    a parameter of function type inside an instance
     Closure              an anonymous function: its body is checked where it is called, for the arguments it gets
-    Derivative           `grad(f)` or `value_and_grad(f)`
+    Derivative           `grad(f)`, `value_and_grad(f)` and their kin (in `derivatives.py`)
 
 `apply.py` fits arguments to a value's signature, lifting where needed, and calls `emit` with arguments that fit.
 """
@@ -18,17 +18,16 @@ from typing import Any
 from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import do, read
-from tlc.frontend.check.cells import is_real
 from tlc.frontend.check.dimension import BodyContext, dim_of, is_i64
-from tlc.frontend.check.pending import Outline, PendingCall, PendingGrad
+from tlc.frontend.check.pending import Outline, PendingCall
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import DimensionName, FunctionDecl, Kind, Scope, Variable
 from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import Parameter, Signature, substitute
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.typed import FunctionRef, Local, leaf_types
-from tlc.frontend.types import FunctionType, TensorType, TupleType
+from tlc.frontend.typed import FunctionRef, Local
+from tlc.frontend.types import FunctionType
 
 
 @dataclass
@@ -156,72 +155,6 @@ class Closure(FunctionValue):
                 stmts.append(typed.Let(copy, read(found.local, self.node.span), span=self.node.span))
                 scope.names[name] = Variable(copy)
         return replace(self, scope=scope), stmts
-
-
-@dataclass(frozen=True)
-class Derivative(FunctionValue):
-    """`wrt` are names of parameters of `of` (None: the first), `many` whether they were given as a tuple."""
-
-    of: FunctionValue
-    value: bool
-    wrt: tuple[str, ...] | None = None
-    many: bool = False
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"{'value_and_grad' if self.value else 'grad'}({self.of.name})"
-
-    def signature(self, body: Body) -> Signature:
-        return replace(self.of.signature(body), result=None)
-
-    def emit(self, body: Body, site: Site) -> typed.Expr:
-        span = site.span
-        params = [p for p in self.of.signature(body).params if not isinstance(p.type, FunctionType)]
-        locals = [_param_local(body, p, a) for p, a in zip(params, site.args, strict=True)]
-        inner = self.of.emit(body, Site(site.binds, [read(i, span) for i in locals], site.functions, span))
-        if not isinstance(inner.type, TensorType) or inner.type.dims or not is_real(inner.type):
-            message = f"`{self.of.name}` gives `{inner.type}`; only a scalar real has a gradient"
-            raise fail("E0602", message, span, help="reduce the result, as with `sum(...)` or `mean(...)`")
-        positions = self._positions(params, span)
-        types = []
-        for k in positions:
-            type = site.args[k].type
-            if not any(is_real(leaf) for leaf in leaf_types(type)):
-                raise fail("E0601", f"`{params[k].name}` is `{type}`: there is no derivative by it", site.args[k].span)
-            types.append(type)
-        gradient = TupleType(tuple(types)) if self.many else types[0]
-        result = TupleType((inner.type, gradient)) if self.value else gradient
-        outline = Outline(tuple(locals), inner, "objective")
-        return PendingGrad(outline, tuple(site.args), positions, self.many, self.value, type=result, span=span)
-
-    def _positions(self, params: list[Parameter], span: Span) -> tuple[int, ...]:
-        if self.wrt is None:
-            if not params:
-                raise fail("E0601", f"`{self.of.name}` takes nothing to differentiate by", span)
-            return (0,)
-        names = [p.name for p in params]
-        for w in self.wrt:
-            if w not in names:
-                raise fail(
-                    "E0601",
-                    f"`{self.of.name}` has no parameter `{w}`",
-                    span,
-                    help="its parameters are " + ", ".join(f"`{n}`" for n in names),
-                )
-        return tuple(names.index(w) for w in self.wrt)
-
-    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
-        of, stmts = self.of.captured(body)
-        return replace(self, of=of), stmts
-
-    def default_scope(self, body: Body) -> FunctionDecl | None:
-        return self.of.default_scope(body)
-
-
-def _param_local(body: Body, p: Parameter, arg: typed.Expr) -> Local:
-    """A parameter of the function that is differentiated, with the dimensions of its argument."""
-    dim = Dim.var(DimVar(p.name, p.span)) if is_i64(arg.type) else None
-    return body.local(p.name, arg.type, p.span, dim=dim)
 
 
 def names_in(node: Any) -> Iterator[str]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
 
 MAX_DEPTH = 64  # instances of generic functions that ask for one another
+MAX_LEAVES = 4096  # of the types that one instance is made from: endless instances may double them
 
 
 @dataclass(eq=False)
@@ -74,7 +75,7 @@ class Instances:
             parts = [_short(types[p]) for p in decl.signature.type_params] + [f.ref.name for f in functions.values()]
             ref = self.by_key[key] = FunctionRef(self._unique(decl.name + (f"[{', '.join(parts)}]" if parts else "")))
             depth = (caller.depth if caller is not None else 0) + (1 if parts else 0)
-            if depth > MAX_DEPTH:
+            if depth > MAX_DEPTH or sum(1 for t in types.values() for _ in typed.leaf_types(t)) > MAX_LEAVES:
                 raise fail("E0408", f"more than {MAX_DEPTH} instances of generic functions ask for one another here", span)
             self.queue.append(Instance(ref, decl, types, functions, depth))
         return ref

@@ -70,12 +70,16 @@ def over_dims(body: Body, operands: Sequence[Operand], make: Make, span: Span, w
     inner: list[typed.Expr] = []
     for o, value, extra in zip(operands, kept, extras, strict=True):
         reads = tuple(read(i, span) for i in locals[len(locals) - len(extra) :])
-        if o.is_key and not extra:
-            for i in locals:
-                value = fold_key(body, value, read(i, span), span)
-        inner.append(index(value, reads))
+        inner.append(index(value, reads) if extra or not o.is_key else _fold_all(body, value, locals, span))
     result = make(inner)
     return binds.wrap(comp([extent_range(i, d, span) for i, d in zip(locals, dims, strict=True)], dims, result, span))
+
+
+def _fold_all(body: Body, key: typed.Expr, indices: Sequence[typed.Local], span: Span) -> typed.Expr:
+    """The key of an element: folded with each index."""
+    for i in indices:
+        key = fold_key(body, key, read(i, span), span)
+    return key
 
 
 def align(operands: Sequence[Operand], span: Span, what: str) -> tuple[Dim, ...]:
@@ -109,7 +113,7 @@ def _index_name(k: int) -> str:
 def over_structs(body: Body, operands: Sequence[Operand], make: Make, span: Span, what: str, real: bool) -> typed.Expr:
     """`make` for each leaf of the structs (or tuples) among the operands; the others are the same for every leaf.
 
-    With `real`, leaves that are not real pass through from the first struct. A result that is a tuple for each leaf becomes a tuple of structs.
+    With `real`, leaves that are not real pass through from the first struct. If each leaf gives a tuple, the result is a tuple of structs.
     """
     which = [k for k, o in enumerate(operands) if is_tree(o.value.type)]
     first = operands[which[0]]

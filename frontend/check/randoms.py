@@ -15,7 +15,7 @@ from tlc.frontend.check.apply import argument
 from tlc.frontend.check.arguments import need_key, split_arguments
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, add, dim_value, int_const, op, over
-from tlc.frontend.check.cells import Cell, Mismatch, elem_of, tensor, unify_elem
+from tlc.frontend.check.cells import Cell, Mismatch, could_be, elem_of, tensor, unify_elem
 from tlc.frontend.check.dimension import need_i64
 from tlc.frontend.check.lifting import fold_key
 from tlc.frontend.check.pending import PendingCall, PendingRandom
@@ -24,7 +24,7 @@ from tlc.frontend.check.subscripts import as_i64, integers
 from tlc.frontend.check.tensors import extents
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
-from tlc.frontend.types import BOOL, F32, I64, KEY, STR, Elem, TensorType, TupleType
+from tlc.frontend.types import BOOL, F32, I64, INTS, KEY, STR, Elem, TensorType, TupleType
 
 
 def take_key(body: Body, node: ast.Expr, name: str) -> typed.Expr:
@@ -70,7 +70,7 @@ def fold(body: Body, node: ast.Call) -> typed.Expr:
             if not (isinstance(data, typed.Const) and isinstance(data.value, str)):
                 raise fail("E0701", "a string in `fold` must be a literal", n.span)
             data = int_const(fnv1a(data.value), n.span)
-        elif not isinstance(data.type, TensorType) or data.type.dims:
+        elif not could_be(data.type, INTS) or not isinstance(data.type, TensorType) or data.type.dims:
             raise fail("E0701", f"`fold` takes integers and strings, found `{data.type}`", n.span)
         else:
             integers(data, "the data of `fold`")

@@ -67,9 +67,10 @@ class Session:
         main = declare.main(self, self.root)
         self.instances.run()
         if any(d.severity is Severity.ERROR for d in self.diagnostics):
-            raise CompileError(self.diagnostics)
+            raise CompileError(sorted(self.diagnostics, key=lambda d: (d.span.source.path, d.span.start)))
         name = main.ref.name if main is not None else None
-        return typed.Program(self.instances.reachable(name), name, main.flags if main else (), self.root.node.doc)
+        sources = tuple(scope.node.source for scope in self.own)
+        return typed.Program(self.instances.reachable(name), name, main.flags if main else (), self.root.node.doc, sources)
 
     # ------------------------------------------------------------ errors
 

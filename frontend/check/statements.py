@@ -19,7 +19,7 @@ from tlc.frontend.check.signature import as_type, finish, match, substitute
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.types import UNIT, FunctionType, StructType, TensorType, TupleType, Type
+from tlc.frontend.types import UNIT, StructType, TensorType, TupleType, Type
 
 # ---------------------------------------------------------------- whole bodies
 
@@ -335,8 +335,7 @@ def _for_rows(body: Body, node: ast.For, sequence: ast.Expr) -> list[typed.Stmt]
     whole = body.expr(sequence)
     type = whole.type
     if not isinstance(type, TensorType | StructType) or not type.dims:
-        help = f"a range is written `0..{'n' if isinstance(type, FunctionType) else 'n'}`"
-        raise fail("E0301", f"`for` needs a range or a tensor, found `{type}`", sequence.span, help=help)
+        raise fail("E0301", f"`for` needs a range or a tensor, found `{type}`", sequence.span, help="a range is written `0..n`")
     whole = binds.let(whole, "rows") if isinstance(whole, typed.Read) and whole.local.mutable else binds.keep(whole, "rows")
     mark = keys.Mark()
     counter = body.index("row", node.target.span, Dim.const(0), type.dims[0])

@@ -85,6 +85,8 @@ def _tuple_item(base: typed.Expr, type: TupleType, node: ast.Subscript) -> typed
 def read_items(body: Body, node: ast.Subscript, type: TensorType | StructType, binds: Bindings) -> list[Item]:
     """The items of a subscript, one a dimension from the left; whole dimensions at the end are left out."""
     out = [_item(body, item, type.dims[k], type, binds, k) for k, item in enumerate(_spread(node, type))]
+    if sum(isinstance(i, Gather) for i in out) > 1:
+        raise unsupported("several integer tensors in one subscript", node.span, "write the comprehension: `for[k] x[a[k], b[k]]`")
     while out and isinstance(out[-1], Slice) and out[-1].first.value == 0 and out[-1].last == type.dims[len(out) - 1]:
         out.pop()
     return out
@@ -174,8 +176,6 @@ def _slice(body: Body, node: ast.SliceNode, dim: Dim, type: Type, binds: Binding
 
 def _general(body: Body, base: typed.Expr, items: list[Item], binds: Bindings, span: Span) -> typed.Expr:
     """A comprehension over the dimensions of the slices and gathers."""
-    if sum(isinstance(i, Gather) for i in items) > 1:
-        raise unsupported("several integer tensors in one subscript", span, "write the comprehension: `for[k] x[a[k], b[k]]`")
     # The base is evaluated before the items; it is bound first.
     first = Bindings()
     base = first.keep(base, "x")

@@ -11,6 +11,7 @@ from tlc.driver.report import STOPS
 from tlc.frontend.errors import ERRORS
 
 CODES = [code for code in ERRORS if code.startswith("R")]
+NO_PLACE = {"R0011", "R0012"}  # the interpreter does not know where; the standard library asked
 
 
 @pytest.mark.parametrize("mode", ["-O2", "--interp"])
@@ -23,7 +24,8 @@ def test_stop(code: str, mode: str, tmp_path: Path, capfd: pytest.CaptureFixture
     err = capfd.readouterr().err
     assert status == 1, err
     assert f"error[{code}]: " in err
-    assert f"{path}:" in err
+    if code not in NO_PLACE:
+        assert f"{path}:" in err
     path.write_text(row.mend)
     status = cli.main([mode, str(path)])
     assert status == 0, capfd.readouterr().err

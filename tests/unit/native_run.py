@@ -9,6 +9,7 @@ from typing import Any
 from ssa_services import Recorder
 
 from tlc.backends.llvm.host import emit
+from tlc.backends.llvm.jit import build
 from tlc.backends.llvm.support import CHUNK
 from tlc.backends.runtime.native import Native
 from tlc.ssa.interp import Interpreter, Stop
@@ -54,7 +55,7 @@ def interpreted(text: str, kernels: Mapping[str, Kernel], plan: bool = False) ->
 
 def natively(text: str, kernels: Mapping[str, Kernel]) -> tuple[Outcome, Native]:
     services = World()
-    native = Native(emit(planned(text, kernels), kernels), services)
+    native = Native(build(emit(planned(text, kernels), kernels)), services)
     try:
         native.run()
     except Stop as e:

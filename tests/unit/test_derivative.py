@@ -17,8 +17,8 @@ from tlc.frontend.types import Elem
 from tlc.opt import passes
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.interp import Interpreter
-from tlc.ssa.ir import BOOL, I64, Instr, Module, Type, Value, walk
-from tlc.ssa.text import print_module
+from tlc.ssa.ir import I64, Instr, Module, Type, Value, walk
+from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
 from tlc.tensor.derivative import differentiate
 from tlc.tensor.derivative_rules import RULES
@@ -466,8 +466,6 @@ def test_a_loop_that_updates() -> None:
 
 
 def test_early_returns_and_a_data_dependent_loop() -> None:
-    module = Module()
-
     def body(b: Builder, x: Value) -> Value:
         early, on = b.new_block("early"), b.new_block("on")
         b.branch(b.op("lt", x, b.const(0.0, F64)), early, on)
@@ -484,7 +482,6 @@ def test_early_returns_and_a_data_dependent_loop() -> None:
         b.move_to(done)
         return v
 
-    assert module is not None
     agree(body, -1.5)
     agree(body, 1.5)
     agree(body, 60.0)
@@ -653,11 +650,12 @@ def programs(draw: st.DrawFn) -> Body:
         return b.op("tanh", x)
 
     def load(b: Builder, values: list[Value], indices: Sequence[Value]) -> list[Value]:
-        out = []
-        for t in [v for v in values if v.type.rank]:
-            at = [b.op("mod", draw(st.sampled_from(list(indices))), b.dim(t, k)) if draw(st.booleans()) else None for k in range(t.type.rank)]
-            out.append(b.index(t, *(b.i64(draw(st.integers(0, 2))) if i is None else i for i in at)))
-        return out
+        def at(t: Value, axis: int) -> Value:
+            if draw(st.booleans()):
+                return b.op("mod", draw(st.sampled_from(list(indices))), b.dim(t, axis))
+            return b.i64(draw(st.integers(0, 2)))
+
+        return [b.index(t, *(at(t, k) for k in range(t.type.rank))) for t in values if t.type.rank]
 
     def step(b: Builder, values: list[Value], depth: int) -> Value:
         kind = draw(st.sampled_from(["vector", "sum", "branch", "loop", "scalar"] if depth else ["vector", "sum", "scalar"]))
@@ -672,7 +670,11 @@ def programs(draw: st.DrawFn) -> Body:
         if kind == "branch":
             cond = b.op("gt", number, b.const(0.1, F64))
             return choice(b, cond, lambda: scalar(b, [*values, steps(b, values, 0)]), lambda: scalar(b, values))
-        (x,) = counted(b, b.i64(draw(st.integers(0, 3))), [number], lambda b, k, x: [scalar(b, [*values, x, as_number(b, step(b, [*values, x], 0))])])
+
+        def iteration(b: Builder, k: Value, x: Value) -> list[Value]:
+            return [scalar(b, [*values, x, as_number(b, step(b, [*values, x], 0))])]
+
+        (x,) = counted(b, b.i64(draw(st.integers(0, 3))), [number], iteration)
         return x
 
     def as_number(b: Builder, v: Value) -> Value:
@@ -687,7 +689,7 @@ def programs(draw: st.DrawFn) -> Body:
     def body(b: Builder, *params: Value) -> Value:
         return steps(b, list(params), 1)
 
-    return lambda b, *params: body(b, *params)
+    return body
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -702,8 +704,6 @@ def test_random_programs(data: st.DataObject) -> None:
 
     def value(at: Sequence[Any]) -> Any:
         return run(module_before, "f", at)[0]
-
-    from tlc.ssa.text import parse_module
 
     module_before = parse_module(print_module(module))
     found = run(gradient(module, args), "g", args)

@@ -14,6 +14,7 @@ from native_run import natively, planned, same
 from ssa_services import Recorder
 
 from tlc.backends.llvm.host import emit, emit_llvm
+from tlc.backends.llvm.jit import build
 from tlc.backends.runtime.native import Native
 from tlc.ssa.interp import Stop
 from tlc.ssa.ir import walk
@@ -293,7 +294,7 @@ done:
 
 
 def test_the_stop_flag_ends_a_loop() -> None:
-    native = Native(emit(planned(ENDLESS, {}), {}), Recorder())
+    native = Native(build(emit(planned(ENDLESS, {}), {})), Recorder())
     threading.Timer(0.05, lambda: setattr(native.context, "stop", 1)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -305,12 +306,14 @@ def test_ctrl_c_ends_a_run() -> None:
     program = f"""
 import sys
 from ssa_services import Recorder
-from tlc.backends.runtime.native import run_native
+from tlc.backends.llvm.host import emit
+from tlc.backends.llvm.jit import build
+from tlc.backends.runtime.native import Native
 from tlc.ssa.text import parse_module
 module = parse_module({ENDLESS!r})
 print("ready", flush=True)
 try:
-    run_native(module, {{}}, Recorder())
+    Native(build(emit(module, {{}})), Recorder()).run()
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -346,7 +349,7 @@ def test_a_failing_service_ends_the_run() -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        Native(emit(planned(FIB, {}), {}), Broken()).run()
+        Native(build(emit(planned(FIB, {}), {})), Broken()).run()
 
 
 def test_no_memory_is_a_stop() -> None:
@@ -363,7 +366,7 @@ entry:
 }}
 """
     with pytest.raises(Stop, match="there is no memory for a tensor of"):
-        Native(emit(planned(text, KERNELS), KERNELS), Recorder()).run()
+        Native(build(emit(planned(text, KERNELS), KERNELS)), Recorder()).run()
 
 
 def test_an_unstopped_program_has_all_its_text() -> None:

@@ -8,6 +8,7 @@ from native_run import World
 from ssa_random import F32, F64, modules
 
 from tlc.backends.llvm.host import emit
+from tlc.backends.llvm.jit import build
 from tlc.backends.llvm.target import host_target
 from tlc.backends.runtime.native import Native
 from tlc.ssa.builder import Builder, new_function
@@ -51,5 +52,5 @@ def test_the_whole_chain_keeps_every_bit(module: Module, n: int, a: float, targe
     takes = plan(module, tensors.kernels)
     verify(module, "host")
     verify_ownership(module, takes, tensors.kernels)
-    Native(emit(module, tensors.kernels), found).run()
+    Native(build(emit(module, tensors.kernels)), found).run()
     assert found.lines == expected.lines

@@ -1,0 +1,73 @@
+"""A program on its way to running: LLVM text, then machine code, each with the tables that its numbers refer to.
+
+All is plain data, so that an executable can be kept on disk; and importing it costs little, for a warm start needs no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tlc.frontend.source import Span
+from tlc.frontend.types import Elem
+from tlc.ssa.ir import Type
+
+ENTRY = "tlc.main"  # i32 tlc.main(ptr context)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where a run can stop: the check's kind and message, the types of the message's values, and where it stands."""
+
+    kind: str
+    message: str
+    values: tuple[Elem, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Extern:
+    """A call of a service by name."""
+
+    name: str
+    args: tuple[Type, ...]
+    results: tuple[Type, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Template:
+    """A `format` instruction: its template and the types of its leaves."""
+
+    template: tuple[object, ...]
+    leaves: tuple[Type, ...]
+
+
+@dataclass
+class Tables:
+    """What native code cannot carry with it: it knows each row by its number."""
+
+    sites: list[Site] = field(default_factory=list)
+    externs: list[Extern] = field(default_factory=list)
+    templates: list[Template] = field(default_factory=list)
+    strings: dict[str, int] = field(default_factory=dict)  # literal -> handle
+
+    def string(self, text: str) -> int:
+        return self.strings.setdefault(text, len(self.strings))
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as LLVM text. `kernels` do not call the host; the others stand in `host`."""
+
+    host: str
+    kernels: str
+    tables: Tables
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program as object files, which refer to each other; each under a key that says what it was made from."""
+
+    objects: Mapping[str, bytes]
+    tables: Tables

@@ -1,0 +1,18 @@
+"""What the flags of `tlc` ask of the compiler; apart from it, because a warm start needs only this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Flags = Mapping[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the flags of `tlc` ask of the compiler. `flags` are values for the parameters of `main`, where they are known."""
+
+    level: int = 2
+    verify: bool = False
+    disable: tuple[str, ...] = ()
+    flags: Flags | None = None
