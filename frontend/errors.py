@@ -347,6 +347,20 @@ _ROWS = [
         "fn f[P: tree](x: P, n: i64) -> i64 = if n == 0 { 0 } else { f((x, x), n - 1) }\nfn g() -> i64 = f((1.0, 2.0), 3)\n",
         "fn f[P: tree](x: P, n: i64) -> i64 = if n == 0 { 0 } else { f(x, n - 1) }\nfn g() -> i64 = f((1.0, 2.0), 3)\n",
     ),
+    ErrorRow(
+        "E0409",
+        "unknown foreign function",
+        "`extern fn` declares a function of the C library (its mathematical part included), and there is none of this name.",
+        "extern fn cubic_root(x: f64) -> f64\n",
+        "extern fn cbrt(x: f64) -> f64\n",
+    ),
+    ErrorRow(
+        "E0410",
+        "cannot pass to C",
+        "A function of C takes and gives scalars: bools, integers, `f32` and `f64`.",
+        "extern fn cbrt(x: f64[n]) -> f64\n",
+        "extern fn cbrt(x: f64) -> f64\n",
+    ),
     # ---------------------------------------------------------------- E05xx: statements and mutation
     ErrorRow(
         "E0501",
@@ -474,13 +488,6 @@ _ROWS = [
         "A parameter of a struct that is alone as a dimension in no field has no value at run time: not supported yet.",
         "struct Rows(n) {\n  x: f32[2 * n],\n}\n",
         "struct Rows(n) {\n  x: f32[n],\n}\n",
-    ),
-    ErrorRow(
-        "E0903",
-        "a foreign function",
-        "`extern fn` outside the standard library is not supported yet.",
-        "extern fn cbrt(x: f64) -> f64\n",
-        "fn cbrt(x: f64) -> f64 = x ** (1.0 / 3.0)\n",
     ),
     ErrorRow(
         "E0904",

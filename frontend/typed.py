@@ -150,9 +150,17 @@ class StopGrad(Expr):
 
 @dataclass(frozen=True)
 class Extern(Expr):
-    """A call of a service or foreign function. Bare fresh dimensions of `type` are known from the result."""
+    """A call of a service of the run time. Bare fresh dimensions of `type` are known from the result."""
 
     name: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Foreign(Expr):
+    """A call of a function of the C library: scalars in, a scalar or nothing out, by the C ABI."""
+
+    symbol: str
     args: tuple[Expr, ...]
 
 

@@ -215,6 +215,7 @@ _EXPRESSIONS: dict[type[t.Expr], Callable[[Printer, Any], str]] = {
     t.Grad: Printer.grad,
     t.StopGrad: lambda p, e: f"stop_grad({p.expr(e.arg)})",
     t.Extern: lambda p, e: f"extern {e.name}({p.args(e.args)})",
+    t.Foreign: lambda p, e: f"foreign {e.symbol}({p.args(e.args)})",
     t.Comp: Printer.comp,
     t.Reduce: Printer.reduce,
     t.Index: lambda p, e: p.base(e.base) + p.indices(e.indices, e.checked),

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tlc.frontend import foreign
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.source import Span
@@ -309,6 +310,12 @@ def _extern(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) 
     return [_fit(v, r.type) for v, r in zip(results, instr.results, strict=True)]
 
 
+def _foreign(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    result = instr.result.type.elem if instr.results else None
+    value = foreign.call(str(instr.attrs["symbol"]), [v.type.elem for v in instr.operands], result, operands)
+    return (value,) if instr.results else ()
+
+
 def _check(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     if not operands[0]:
         raise Stop(formatting.fill(str(instr.attrs["message"]), operands[1:]), instr.span, str(instr.attrs["kind"]))
@@ -409,6 +416,7 @@ _OPS: dict[str, Callable[[Interpreter, Instr, list[Any], Frame], Sequence[Any]]]
     "grad": _grad,
     "stop_grad": lambda self, instr, operands, frame: operands,
     "extern": _extern,
+    "foreign": _foreign,
     "check": _check,
     "format": _format,
     "print": _print,

@@ -111,6 +111,8 @@ class FunctionLowering(State):
                 return tuple(self.emit("stop_grad", (v,), (v.type,), span=e.span)[0] for v in self.expr(e.arg))
             case t.Extern():
                 return self.emit("extern", self._args(e.args), ssa_types(e.type), {"name": e.name}, span=e.span)
+            case t.Foreign():
+                return self.emit("foreign", self._args(e.args), ssa_types(e.type), {"symbol": e.symbol}, span=e.span)
             case t.Comp():
                 return self._comp(e)
             case t.Reduce():

@@ -23,6 +23,7 @@ grad      a.. -> r..                               attrs callee, wrt (positions 
                                                    if asked, then a gradient for each position of wrt
 stop_grad x -> y                                   the value itself, a constant to derivatives
 extern    a.. -> r..                               attr name: a service that is given and returns scalars and tensors
+foreign   a.. -> r                                 attr symbol: a function of the C library; scalars, and at most one result
 check     c v.. ->                                 attrs kind, message: stops unless c; `{0}` in the message is the first v
 format    v.. -> s                                 attr template: literals and ("hole", spec, layout); layout is "leaf",
                                                    ("tuple", layouts) or ("struct", name, field names, layouts)
@@ -67,6 +68,7 @@ ROWS: dict[str, Row] = {
         Row("grad", effect="io", attrs=("callee", "value", "wrt")),
         Row("stop_grad"),
         Row("extern", effect="io", attrs=("name",)),
+        Row("foreign", effect="io", attrs=("symbol",)),
         Row("check", effect="check", attrs=("kind", "message")),
         Row("format", attrs=("template",)),
         Row("print", effect="io"),

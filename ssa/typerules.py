@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.foreign import C_TYPES
 from tlc.frontend.ops import SCALAR_OPS, ScalarOp
 from tlc.frontend.types import Elem
 from tlc.ssa.formatting import template_leaves
@@ -259,6 +260,14 @@ def _anything(site: Site) -> Types:
     return _given(site)
 
 
+def _foreign(site: Site) -> Types:
+    results = _given(site)
+    _require(len(results) <= 1, f"gives {_show(results)}, should give one scalar or nothing")
+    scalars = (*site.operands, *results)
+    _require(all(t.rank == 0 and t.elem in C_TYPES for t in scalars), f"{_show(scalars)} are not all scalars of C")
+    return results
+
+
 def _check(site: Site) -> Types:
     _require(site.operands[:1] == (BOOL,), f"takes {_show(site.operands)}, the first should be bool")
     _require(all(t.rank == 0 for t in site.operands), f"takes {_show(site.operands)}, should take scalars")
@@ -324,6 +333,7 @@ RULES: dict[str, Rule] = {
     "grad": _grad,
     "stop_grad": _same,
     "extern": _anything,
+    "foreign": _foreign,
     "check": _check,
     "format": _format,
     "print": _takes((STR,)),

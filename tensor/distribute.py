@@ -532,9 +532,11 @@ class Piece:
             reads = of.views[v].prefix if v in of.views else owner.operands
             work += [o for o in reads if self._unknown(o)]
         if needed:
+            span = self.b.span
             for instr in of.entry.instrs:
                 if instr in needed:
                     self.copy(instr)
+            self.b.span = span  # what is made from these stands where it stood
         return tuple(self._known(v) for v in wanted)
 
     def _unknown(self, v: Value) -> bool:

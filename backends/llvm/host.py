@@ -18,7 +18,7 @@ from tlc.backends.llvm import scalar
 from tlc.backends.llvm.abi import function_symbol, kernel_symbol, parts, result_type
 from tlc.backends.llvm.context import SERVICES, VALUES, Reason, offset
 from tlc.backends.llvm.kernel import print_kernel
-from tlc.backends.llvm.program import ENTRY, Extern, Program, Site, Tables, Template
+from tlc.backends.llvm.program import ENTRY, Extern, Foreign, Program, Site, Tables, Template
 from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.llvm.support import SUPPORT
 from tlc.frontend.diagnostics import InternalError
@@ -45,6 +45,7 @@ def emit(module: Module, kernels: Mapping[str, Kernel]) -> Program:
     text += [_Printer(f, kernels, tables, f.name in recursive).run() for f in module.functions.values()]
     if "main" in module.functions:
         text.append(_entry(module.functions["main"]))
+    text += [_foreign_declaration(f) for f in tables.foreign]
     alone = "\n".join(print_kernel(kernels[name]) for name in used if name not in calling)
     return Program("\n".join(text), alone, tables)
 
@@ -58,6 +59,21 @@ def emit_llvm(module: Module, kernels: Mapping[str, Kernel]) -> str:
 def _declaration(kernel: Kernel) -> str:
     types = ["ptr", *("ptr" for _ in kernel.outputs), *(register(p.elem) if isinstance(p, Var) else "ptr" for p in kernel.inputs)]
     return f"declare i32 {kernel_symbol(kernel.name)}({', '.join(types)})"
+
+
+def _foreign_declaration(f: Foreign) -> str:
+    return f"declare {_c_result(f.result)} @{f.name}({', '.join(map(_c_param, f.params))}) nounwind"
+
+
+def _c_param(elem: Elem) -> str:
+    """A type, with the extension to a register that the C ABI asks for behind it."""
+    extension = "" if elem.is_real or elem.width > 32 else " signext" if elem.is_signed else " zeroext"
+    return register(elem) + extension
+
+
+def _c_result(elem: Elem | None) -> str:
+    """The same for a result: the extension stands before the type."""
+    return "void" if elem is None else " ".join(reversed(_c_param(elem).split()))
 
 
 def _entry(main: Function) -> str:
@@ -429,6 +445,17 @@ class _Printer:
         number = len(self.tables.externs)
         self.tables.externs.append(Extern(str(instr.attrs["name"]), *types, instr.span))
         self.service("extern", [str(number), *(w for v in instr.operands for w in self.slots_of(v))], instr)
+
+    def op_foreign(self, instr: Instr) -> None:
+        result = instr.result.type.elem if instr.results else None
+        f = Foreign(str(instr.attrs["symbol"]), tuple(v.type.elem for v in instr.operands), result)
+        self.tables.foreign[f] = None
+        args = ", ".join(f"{_c_param(v.type.elem)} {self.one(v)}" for v in instr.operands)
+        call = f"call {_c_result(result)} @{f.name}({args})"
+        if result is None:
+            self.put(call)
+        else:
+            self.values[instr.result] = (self.ins(call),)
 
     def op_progress_begin(self, instr: Instr) -> None:
         self.service("progress_begin", [self.one(v) for v in instr.operands], instr)

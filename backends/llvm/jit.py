@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import llvmlite
 import llvmlite.binding as llvm
 
-from tlc.backends.llvm.program import Executable, Program
+from tlc.backends.llvm.program import Executable, Foreign, Program
+from tlc.frontend.foreign import address as foreign_address
 
 
 class Level(Enum):
@@ -133,9 +134,13 @@ class Loaded:
         return at
 
 
-def load(objects: Iterable[bytes]) -> Loaded:
-    """Link objects with each other and with the C library of this process."""
+def load(objects: Iterable[bytes], foreign: Iterable[Foreign] = ()) -> Loaded:
+    """Link objects with each other, with the C library of this process, and with the functions of it that the program declares."""
     _initialize()
+    for f in foreign:
+        at = foreign_address(f.symbol)
+        assert at is not None, f"the C library has no `{f.symbol}`"
+        llvm.add_symbol(f.name, at)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine_of_engine())
     for data in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))

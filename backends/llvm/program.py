@@ -36,6 +36,23 @@ class Extern:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """A function of the C library as a program declares it.
+
+    Native code calls it by `name`, which says the declaration too: so two declarations of one function do not clash, and LLVM does
+    not take it for a function that it knows better.
+    """
+
+    symbol: str
+    params: tuple[Elem, ...]
+    result: Elem | None
+
+    @property
+    def name(self) -> str:
+        return ".".join(("c", self.symbol, str(self.result or "unit"), *map(str, self.params)))
+
+
+@dataclass(frozen=True)
 class Template:
     """A `format` instruction: its template and the types of its leaves."""
 
@@ -45,10 +62,11 @@ class Template:
 
 @dataclass
 class Tables:
-    """What native code cannot carry with it: it knows each row by its number."""
+    """What native code cannot carry with it: it knows each row by its number, a foreign function by its name."""
 
     sites: list[Site] = field(default_factory=list)
     externs: list[Extern] = field(default_factory=list)
+    foreign: dict[Foreign, None] = field(default_factory=dict)
     templates: list[Template] = field(default_factory=list)
     strings: dict[str, int] = field(default_factory=dict)  # literal -> handle
 

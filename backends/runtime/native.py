@@ -50,7 +50,7 @@ class Native:
 
     def __init__(self, executable: Executable, services: Services) -> None:
         self.tables, self.services = executable.tables, services
-        self.loaded = jit.load(executable.objects.values())
+        self.loaded = jit.load(executable.objects.values(), self.tables.foreign)
         self.alloc = _Alloc(self.loaded.address("tlc.alloc"))
         self.context = Context()
         self.calls: Counter[str] = Counter()

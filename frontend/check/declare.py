@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tlc.frontend import ast, typed
+from tlc.frontend import ast, foreign, typed
 from tlc.frontend.check.flags import Main, make_main
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Poisoned, StructEntity
@@ -194,8 +194,6 @@ def _bare_dims(decl: typed.StructDecl) -> set[DimVar]:
 def _signature(session: Session, entity: FunctionDecl) -> Signature:
     node = entity.node
     type_params = tuple(_type_param(p) for p in node.type_vars)
-    if node.extern and not entity.module.trusted:
-        raise fail("E0903", "`extern fn` outside the standard library: not supported yet", node.name_span)
     if node.rule is not None:
         raise fail("E0904", "`@vjp`: not supported yet", node.rule.span)
     own: dict[str, DimVar] = {}
@@ -224,9 +222,24 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
         if q.type is not None and q.type != I64:
             in_types.update(dims_of_type(q.type))
     in_types.update(dims_of_type(result))
+    if node.extern and not entity.module.trusted:
+        _check_foreign(node, params, result)
     dims = tuple(context.variables.values())
     _known_result(result, params, dims, frozenset(context.fresh), node)
     return Signature((*type_params, *context.extra_types), tuple(params), result, tuple(context.fresh), dims, frozenset(in_types))
+
+
+def _check_foreign(node: ast.Function, params: list[Parameter], result: Type | TypeParam) -> None:
+    """A function of the C library: there is one of this name, and what passes are scalars of C."""
+    if foreign.address(node.name) is None:
+        raise fail("E0409", f"the C library has no function `{node.name}`", node.name_span)
+    places = [(p.type, p.span) for p in params]
+    if node.result is not None:
+        places.append((result, node.result.span))
+    for type, span in places:
+        if not isinstance(type, TensorType) or type.dims or type.elem not in foreign.C_TYPES:
+            help = "it takes and gives " + ", ".join(map(str, foreign.C_TYPES))
+            raise fail("E0410", f"a `{type}` cannot pass to or from a function of C", span, help=help)
 
 
 def _known_result(

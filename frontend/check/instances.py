@@ -160,7 +160,10 @@ class Instances:
     def _extern(self, instance: Instance, decl: FunctionDecl, params: tuple[Local, ...], body: Body) -> None:
         assert body.result is not None
         args = tuple(typed.Read(p, type=p.type, span=p.span) for p in params)
-        call = typed.Extern(decl.name, args, type=_as_type(body.result), span=decl.node.span)
+        type, span = _as_type(body.result), decl.node.span
+        call: typed.Expr = typed.Foreign(decl.node.name, args, type=type, span=span)
+        if decl.module.trusted:
+            call = typed.Extern(decl.name, args, type=type, span=span)
         self._finish(instance, params, body.result, call, decl.node.name_span, decl.node.doc)
 
     def _finish(self, instance: Instance, params: tuple[Local, ...], result: Pattern, value: typed.Expr, span: Span, doc: str) -> None:

@@ -78,7 +78,7 @@ def _free_locals(params: tuple[typed.Local, ...], body: typed.Expr) -> tuple[lis
                 atoms.update(a for a in (node.local.dim.atoms() if node.local.dim is not None else ()) if node.local.dim == Dim.var(a))
             case typed.Read():
                 read_[node.local] = None
-            case typed.Call() | typed.Extern() | typed.Cast():
+            case typed.Call() | typed.Extern() | typed.Foreign() | typed.Cast():
                 atoms.update(_bare_type(node.type))
             case _:
                 pass

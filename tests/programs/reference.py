@@ -1,4 +1,4 @@
-"""What the programs print, worked out without the compiler: `python tests/programs/reference.py` prints the table's texts.
+"""What the programs print, worked out without the compiler: a function a program, with the parameters of its `main`.
 
 Plain Python and NumPy that share no code with `tlc`. Reals that a program prints are rounded to fewer digits than the
 order of a sum can change.
@@ -6,9 +6,11 @@ order of a sum can change.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
+from reference_random import Key, make_key, normal, normal64, randint, split, uniform
 
 
 def nbody(steps: int) -> str:
@@ -77,42 +79,11 @@ def mandelbrot(width: int, height: int, limit: int) -> str:
     return text + f"{inside} of {width * height} points inside, {total} steps\n"
 
 
-# ---------------------------------------------------------------- random numbers
-
-ROTATIONS = [13, 15, 26, 6, 17, 29, 16, 24]
-
-
-def threefry(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
-    """Threefry2x32-20 as its paper defines it, round by round."""
-    mask = 0xFFFFFFFF
-    schedule = [*key, key[0] ^ key[1] ^ 0x1BD11BDA]
-    x, y = (counter[0] + schedule[0]) & mask, (counter[1] + schedule[1]) & mask
-    for i in range(20):
-        r = ROTATIONS[i % 8]
-        x = (x + y) & mask
-        y = ((y << r | y >> (32 - r)) & mask) ^ x
-        if i % 4 == 3:
-            s = i // 4 + 1
-            x, y = (x + schedule[s % 3]) & mask, (y + schedule[(s + 1) % 3] + s) & mask
-    return x, y
-
-
-def fold_in(key: tuple[int, int], data: int) -> tuple[int, int]:
-    return threefry(key, (data >> 32 & 0xFFFFFFFF, data & 0xFFFFFFFF))
-
-
-def normal(key: tuple[int, int], *shape: int) -> np.ndarray:
-    """Box and Muller's cosine, in f64."""
-    words = np.array([fold_in(key, i) for i in range(math.prod(shape))], np.float64)
-    u = (words[:, 0] + 0.5) * 2.0**-32
-    return (np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * np.floor(words[:, 1] / 256) * 2.0**-24)).reshape(shape)
-
-
 def linear_regression(points: int, steps: int, lr: float = 0.1, noise: float = 0.1, seed: int = 0) -> str:
     """In f64, with the gradient by hand."""
-    key = (seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF)
-    x = normal(fold_in(key, 0), points, 4)
-    y = x @ np.array([1.5, -2.0, 0.5, 3.0]) + 0.25 + noise * normal(fold_in(key, 1), points)
+    kx, ky = split(make_key(seed))
+    x = normal(kx, points, 4)
+    y = x @ np.array([1.5, -2.0, 0.5, 3.0]) + 0.25 + noise * normal(ky, points)
     w, b = np.zeros(4), 0.0
     lines = []
     for step in range(steps):
@@ -124,9 +95,174 @@ def linear_regression(points: int, steps: int, lr: float = 0.1, noise: float = 0
     return "\n".join([*lines, f"w [{' '.join(f'{v:.2f}' for v in w)}]  b {b:.2f}  loss {loss:.4f}"]) + "\n"
 
 
-if __name__ == "__main__":
-    assert threefry((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3)) == (0xC4923A9C, 0x483DF7A0), "the published vector"
-    for text in (
-        nbody(1000), nbody(5000), sieve(10_000), sieve(1), mandelbrot(60, 22, 50), mandelbrot(120, 40, 300), linear_regression(200, 151),
-    ):  # fmt: skip
-        print(text)
+def spectral_norm(n: int) -> str:
+    """The same ten steps, with the matrix stored."""
+    i, j = np.indices((n, n))
+    a = 1 / ((i + j) * (i + j + 1) // 2 + i + 1)
+    u = np.ones(n)
+    for _ in range(10):
+        v = a.T @ a @ u
+        u = a.T @ a @ v
+    return f"{math.sqrt(u @ v / (v @ v)):.9f}\n"
+
+
+def fannkuch(n: int) -> str:
+    """The order of the piles follows from its definition: a pile's place in it, digit by digit, says how its beginnings are rotated."""
+    most = checksum = 0
+    for place, turns in enumerate(itertools.product(*(range(size) for size in range(n, 1, -1)))):
+        pile = list(range(n))
+        for size, turn in zip(range(n, 1, -1), turns, strict=True):
+            pile[:size] = pile[turn:size] + pile[:turn]
+        flips = 0
+        while pile[0]:
+            pile[: pile[0] + 1] = pile[pile[0] :: -1]
+            flips += 1
+        most = max(most, flips)
+        checksum += -flips if place % 2 else flips
+    return f"{checksum}\nPfannkuchen({n}) = {most}\n"
+
+
+def kmeans(points: int, spread: float = 1.0, steps: int = 100, seed: int = 0) -> str:
+    """In f64, centre after centre."""
+    homes, strewn = split(make_key(seed))
+    corner = np.array([[-2, -2], [-2, 2], [2, -2], [2, 2]])
+    point = corner[randint(homes, 0, 4, points)] + spread * normal(strewn, points, 2)
+
+    def nearest() -> np.ndarray:
+        return ((point[:, None] - centre) ** 2).sum(-1).argmin(-1)
+
+    centre = point[:4].copy()
+    choice, moved, step = nearest(), points, 0
+    while moved and step < steps:
+        for j in set(choice):
+            centre[j] = point[choice == j].mean(0)
+        before, choice = choice, nearest()
+        moved = (before != choice).sum()
+        step += 1
+    distance = ((centre[choice] - point) ** 2).sum(-1).mean()
+    lines = [f"{step} steps, {moved} moved in the last; mean square distance {distance:.4f}"]
+    lines += [f"centre {j} at [{x:.3f} {y:.3f}] has {(choice == j).sum()} points" for j, (x, y) in enumerate(centre)]
+    return "\n".join(lines) + "\n"
+
+
+def game_of_life(width: int, height: int, generations: int, soup: float = 0.0, seed: int = 0) -> str:
+    """By the set of living cells and how often each is a neighbour."""
+    alive = {(0, 1), (1, 2), (2, 0), (2, 1), (2, 2)}
+    if soup:
+        alive = {(int(y), int(x)) for y, x in np.argwhere(uniform(make_key(seed), height, width) < np.float32(soup))}
+    steps = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
+    for _ in range(generations):
+        count: dict[tuple[int, int], int] = {}
+        for y, x in alive:
+            for dy, dx in steps:
+                cell = (y + dy) % height, (x + dx) % width
+                count[cell] = count.get(cell, 0) + 1
+        alive = {cell for cell, n in count.items() if n == 3 or (n == 2 and cell in alive)}
+    rows = ["".join("#" if (y, x) in alive else "." for x in range(width)) for y in range(height)]
+    return "\n".join([*rows, f"generation {generations}: {len(alive)} cells live"]) + "\n"
+
+
+def levenshtein(n: int, m: int, alphabet: int = 4, seed: int = 0) -> str:
+    """The whole table, from its definition."""
+
+    def distance(a: list[int], b: list[int]) -> int:
+        table = np.zeros((len(a) + 1, len(b) + 1), int)
+        table[:, 0], table[0] = range(len(a) + 1), range(len(b) + 1)
+        for i, j in np.ndindex(len(a), len(b)):
+            table[i + 1, j + 1] = min(table[i, j] + (a[i] != b[j]), table[i, j + 1] + 1, table[i + 1, j] + 1)
+        return int(table[-1, -1])
+
+    first, second = (list(randint(k, 0, alphabet, size)) for k, size in zip(split(make_key(seed)), (n, m), strict=True))
+    return (
+        f"kitten, sitting: {distance([*b'kitten'], [*b'sitting'])}\n"
+        f"random texts of {n} and {m} letters: {distance(first, second)}\n"
+    )  # fmt: skip
+
+
+def quicksort(n: int, seed: int = 0) -> str:
+    """NumPy sorts, and prints as TL does."""
+    a = randint(make_key(seed), 0, 1_000_000, n)
+    return f"before {a}\nafter  {np.sort(a)}\n"
+
+
+def heat(size: int, steps: int, rate: float = 0.2) -> str:
+    """In NumPy, by slices."""
+    wave = np.sin(np.pi * np.arange(size) / (size - 1))
+    u = np.outer(wave, wave)
+    for _ in range(steps):
+        u[1:-1, 1:-1] += rate * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+    exact = (1 - 4 * rate * (1 - math.cos(math.pi / (size - 1)))) ** steps * wave[size // 2] ** 2
+    return f"middle {u[size // 2, size // 2]:.6f}  exact {exact:.6f}  mean {u.mean():.6f}\n"
+
+
+def pca(examples: int, noise: float = 0.1, seed: int = 0) -> str:
+    """By NumPy's eigenvectors."""
+    causes, sensors = split(make_key(seed))
+    mixing = np.array([[0.5, 0.5, 0.5, 0.5, 0, 0], [0.5, -0.5, 0, 0, 0.5, -0.5]])
+    x = normal64(causes, examples, 2) * [3, 2] @ mixing + noise * normal64(sensors, examples, 6)
+    values, vectors = np.linalg.eigh(np.cov(x.T))
+    lines = []
+    for c in range(2):
+        v = vectors[:, -1 - c] * np.sign(vectors[0, -1 - c])
+        lines.append(f"component {c} has {values[-1 - c] / values.sum():.2%} of the variance, along [{' '.join(f'{e:.3f}' for e in v)}]\n")
+    return "".join(lines)
+
+
+def spiral(points: int, steps: int, lr: float = 3e-3, seed: int = 0) -> str:
+    """In f64, with the gradient by hand."""
+    width, depth = 32, 3
+
+    def linear(key: Key, inputs: int, outputs: int) -> np.ndarray:
+        return (uniform(key, inputs, outputs) * 2 - 1) * math.sqrt(6 / inputs)
+
+    label = np.where(np.arange(points) % 2 == 0, -1.0, 1.0)
+    turn = 0.5 + 9 * np.arange(points) / points
+    x = (label * turn / 5 * [np.sin(turn), np.cos(turn)]).T
+    k_first, k_layers, k_last = split(make_key(seed), 3)
+    inner = np.array([linear(k, width, width) for k in split(k_layers, depth)])
+    square = np.zeros((depth, width))
+    net = [linear(k_first, 2, width), np.zeros(width), square + 1, square, inner, square, linear(k_last, width, 1), np.zeros(1)]
+
+    def forward() -> tuple[np.ndarray, list[tuple[np.ndarray, ...]]]:
+        w0, b0, scale, shift, w, b, w1, b1 = net
+        h, tape = x @ w0 + b0, []
+        for l in range(depth):
+            centred = h - h.mean(-1, keepdims=True)
+            spread = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+            y = centred / spread * scale[l] + shift[l]
+            z = y @ w[l] + b[l]
+            tape.append((centred / spread, spread, y, z))
+            h = h + np.maximum(z, 0)
+        return (h @ w1 + b1)[:, 0], [*tape, (h,)]
+
+    def backward(score: np.ndarray, tape: list[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
+        _, _, scale, _, w, _, w1, _ = net
+        g = [np.zeros_like(leaf) for leaf in net]
+        d_score = (-label / (1 + np.exp(label * score)) / points)[:, None]
+        g[6], g[7] = tape[-1][0].T @ d_score, d_score.sum(0)
+        d = d_score @ w1.T
+        for l in reversed(range(depth)):
+            normed, spread, y, z = tape[l]
+            dz = d * (z > 0)
+            g[4][l], g[5][l] = y.T @ dz, dz.sum(0)
+            dy = dz @ w[l].T
+            g[2][l], g[3][l] = (dy * normed).sum(0), dy.sum(0)
+            dn = dy * scale[l]
+            d = d + (dn - dn.mean(-1, keepdims=True) - normed * (dn * normed).mean(-1, keepdims=True)) / spread
+        g[0], g[1] = x.T @ d, d.sum(0)
+        return g
+
+    lines = [f"{sum(leaf.size for leaf in net)} parameters"]
+    mean, variance = ([np.zeros_like(leaf) for leaf in net] for _ in range(2))
+    for step in range(steps):
+        score, tape = forward()
+        if step % 50 == 0:
+            lines.append(f"step {step:3d}  loss {np.log1p(np.exp(-label * score)).mean():.4f}")
+        gradient = backward(score, tape)
+        size = math.sqrt(sum((g**2).sum() for g in gradient))
+        for i, g in enumerate(gradient):
+            clipped = g / max(size, 1)
+            mean[i] = 0.9 * mean[i] + 0.1 * clipped
+            variance[i] = 0.999 * variance[i] + 0.001 * clipped**2
+            net[i] = net[i] - lr * (mean[i] / (1 - 0.9 ** (step + 1))) / (np.sqrt(variance[i] / (1 - 0.999 ** (step + 1))) + 1e-8)
+    return "\n".join([*lines, f"accuracy {np.mean((forward()[0] > 0) == (label > 0)):.1%}"]) + "\n"

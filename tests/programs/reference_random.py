@@ -1,4 +1,4 @@
-"""TL's random numbers, as its language reference defines them, in plain Python: Threefry2x32 with 20 rounds, and what is made of its words."""
+"""TL's random numbers in plain Python, as its language reference has them: Threefry2x32 with 20 rounds, and what is made of its words."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def normal(key: Key, *shape: int) -> np.ndarray:
 
 def normal64(key: Key, *shape: int) -> np.ndarray:
     """The same for f64: 53 bits for the radius, 53 from far away for the angle."""
-    words = np.array([[bits63(key, i) >> 10, bits63(key, i + 2**62) >> 10] for i in range(math.prod(shape))], np.float64).reshape(-1, 2) / 2**53
-    return (np.sqrt(-2 * np.log(1 - words[:, 0])) * np.cos(2 * np.pi * words[:, 1])).reshape(shape)
+    u, angle = (np.array([bits63(key, far + i) >> 10 for i in range(math.prod(shape))], np.float64) / 2**53 for far in (0, 2**62))
+    return (np.sqrt(-2 * np.log(1 - u)) * np.cos(2 * np.pi * angle)).reshape(shape)
