@@ -1,6 +1,6 @@
 """`tlc cache`: what lies in the cache folder, and emptying it of what `tlc` can make again.
 
-Data that a user put there (`data/`) and reproductions of failures (`reports/`) are neither counted nor removed.
+Data (`data/`, except what a crash left unfinished) and reproductions of failures (`reports/`) are neither counted nor removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = (
     ("compiled programs", ("compiled/*.program",)),
     ("machine code", ("compiled/*.object",)),
     ("parser tables", ("*.tables",)),
-    ("unfinished", (f"compiled/{disk_cache.TEMPORARY}*", f"{disk_cache.TEMPORARY}*")),
+    ("unfinished", (f"compiled/{disk_cache.TEMPORARY}*", f"{disk_cache.TEMPORARY}*", f"data/**/{disk_cache.TEMPORARY}*")),
 )
 
 

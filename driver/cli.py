@@ -255,7 +255,7 @@ def _emit(request: Request) -> int:
         values = _main_flags(path, pipeline.front(source), args)
         if values is None:
             return OK
-    text = pipeline.emit(source, stage, "", request.options(values)).rstrip("\n")
+    text = pipeline.emit(source, stage, request.options(values)).rstrip("\n")
     if function:
         part = excerpt(text, function)
         if not part:
@@ -305,6 +305,30 @@ def _cache(request: Request) -> int:
     return OK
 
 
+def _data(request: Request) -> int:
+    from tlc.backends.runtime.datasets import DATA_SETS
+    from tlc.driver import data_command
+    from tlc.driver.fetch import FetchError
+
+    if not request.words:
+        print(data_command.show())
+        return OK
+    word, *names = request.words
+    if word != "get" or not names:
+        raise UsageError("`tlc data` lists the data sets and `tlc data get NAME ...` fetches them")
+    for name in names:
+        if name not in DATA_SETS:
+            hint = flag.near(name, DATA_SETS) or f"; there are {', '.join(DATA_SETS)}"
+            raise UsageError(f"there is no data set `{name}`{hint}")
+    try:
+        for line in data_command.get(names):
+            print(line)
+    except FetchError as error:
+        report.message(str(error), request.form)
+        return FAILED
+    return OK
+
+
 def _version() -> int:
     from tlc.driver.crash import versions
 
@@ -312,13 +336,14 @@ def _version() -> int:
     return OK
 
 
-TO_COME = ("fmt", "build", "opt", "profile", "tune", "explore", "bisect", "doc", "lsp", "data")
+TO_COME = ("fmt", "build", "opt", "profile", "tune", "explore", "bisect", "doc", "lsp")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
     Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   f"print a stage: {' '.join(STAGES)}",              _emit),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),
+    Command("data",    "[get NAME ...]",                 "list the data sets, or fetch one",                _data),
     *(Command(name, "", "", None) for name in TO_COME),
 )
 # fmt: on

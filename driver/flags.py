@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tlc.frontend.narrow_reals import nearest, shortest
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 
@@ -201,8 +202,7 @@ def _value(flag: Flag, text: str) -> Value:
         real = float(text)
     except ValueError:
         raise UsageError(wrong) from None
-    with np.errstate(over="ignore"):
-        stored = float(DTYPES[flag.elem].type(real))
+    stored = nearest(real, flag.elem)
     if np.isinf(stored) and "inf" not in text.lower():
         raise UsageError(f"`{flag.spelling}` is out of range: {text} does not fit in `{flag.elem}`")
     return stored
@@ -216,6 +216,8 @@ def _shown(flag: Flag) -> str:
         return str(flag.default) if flag.choices else f'"{flag.default}"'
     if flag.elem is Elem.BOOL:
         return str(flag.default).lower()
+    if flag.elem is Elem.BF16:
+        return str(shortest(flag.default))
     return str(DTYPES[flag.elem].type(flag.default)) if flag.elem.is_real else str(flag.default)
 
 

@@ -78,8 +78,8 @@ def middle(program: Program, options: Options) -> Iterator[tuple[str, Callable[[
     yield "llvm", lambda: emit_llvm(module, tensors.kernels), tensors
 
 
-def emit(source: Source, stage: str, function: str, options: Options) -> str:
-    """The text of one stage, of one function where `function` is given."""
+def emit(source: Source, stage: str, options: Options) -> str:
+    """The text of one stage, from `ast` on."""
     tree = parse(source)
     if stage == "ast":
         return ast_text.dump(tree)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.types import Elem
 
 # name -> number of operands
@@ -50,7 +51,10 @@ class NumpyArith:
 
 
 def expand(name: str, arith: Arith, elem: Elem, *args: Any) -> Any:
-    """The function `name` on values of `elem` (f32 or f64), as ops of `arith`."""
+    """The function `name` on values of `elem`, as ops of `arith`. Narrow reals are computed in f32."""
+    if elem in NARROW:
+        wide = [arith.op("convert", Elem.F32, a) for a in args]
+        return arith.op("convert", elem, expand(name, arith, Elem.F32, *wide))
     return _TABLE[name](*(Num(arith, elem, a) for a in args)).value
 
 

@@ -479,8 +479,8 @@ _ROWS = [
         "E0901",
         "not supported yet",
         "The language has this, and the compiler does not have it yet.",
-        "fn f(x: f16) -> f16 = x\n",
-        "fn f(x: f32) -> f32 = x\n",
+        "fn f(x: f32) -> f32 = x * x\nfn g(x: f32) -> f32 = grad(checkpoint(f))(x)\n",
+        "fn f(x: f32) -> f32 = x * x\nfn g(x: f32) -> f32 = grad(f)(x)\n",
     ),
     ErrorRow(
         "E0902",

@@ -62,11 +62,8 @@ def _mathematics() -> ctypes.CDLL | None:
     """Where it is a library of its own. Looking for it starts a process, so its usual name is tried first."""
     from ctypes.util import find_library
 
-    for name in (lambda: "libm.so.6", lambda: find_library("m")):
-        try:
-            found = name()
-            if found:
-                return ctypes.CDLL(found)
-        except OSError:
-            pass
-    return None
+    try:
+        return ctypes.CDLL("libm.so.6")
+    except OSError:
+        name = find_library("m")
+        return ctypes.CDLL(name) if name else None

@@ -13,6 +13,7 @@ from tlc.frontend.parser import parse
 from tlc.frontend.source import Source
 
 STDLIB = Path(__file__).resolve().parent.parent / "stdlib"
+REEXPORTED = {"permutation": "random"}  # names of other modules that are always there, as those of the prelude are
 
 
 @cache

@@ -2,21 +2,23 @@
 
 An op is polymorphic in its element type; the row says which element types it takes and what it gives. `evaluate` is the
 meaning: it takes NumPy scalars or arrays of the operands' types (equal or broadcasting shapes) and gives the result in
-the result's type, rounding once. It is total: whatever can fail is a `check` before it (`floordiv` and `mod` by zero
-give 0, shift counts are taken modulo the width, a real converts to an integer by truncation, saturating, NaN to 0).
+the result's type, rounding once (a narrow real is computed in f32 and rounded then: `frontend/narrow_reals.py`). It is
+total: whatever can fail is a `check` before it (`floordiv` and `mod` by zero give 0, shift counts are taken modulo the
+width, a real converts to an integer by truncation, saturating, NaN to 0).
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tlc.frontend import elementary
+from tlc.frontend.narrow_reals import NARROW, rounded, wide
 from tlc.frontend.types import INTS, REALS, Elem
 
 Evaluate = Callable[..., Any]  # (result element type, *operands) -> NumPy scalar or array
@@ -37,7 +39,6 @@ DTYPES: dict[Elem, np.dtype[Any]] = {
 }
 
 NUMS = INTS + REALS
-WIDE_REALS = (Elem.F32, Elem.F64)
 BITS = (Elem.BOOL, *INTS)
 ANY = tuple(Elem)
 
@@ -185,7 +186,7 @@ _ROWS = [
     ScalarOp("sign", 1, NUMS, "same", _quiet(_sign)),
     ScalarOp("max", 2, NUMS, "same", _quiet(_maximum), commutative=True),
     ScalarOp("min", 2, NUMS, "same", _quiet(_minimum), commutative=True),
-    ScalarOp("fma", 3, WIDE_REALS, "same", _fma),
+    ScalarOp("fma", 3, REALS, "same", _fma),
     ScalarOp("and", 2, BITS, "same", _quiet(np.bitwise_and), commutative=True, symbol="&"),
     ScalarOp("or", 2, BITS, "same", _quiet(np.bitwise_or), commutative=True, symbol="|"),
     ScalarOp("xor", 2, BITS, "same", _quiet(np.bitwise_xor), commutative=True, symbol="^"),
@@ -210,7 +211,22 @@ _ROWS = [
     ScalarOp("key_make", 2, (Elem.U32,), "type", lambda elem, hi, lo: (np.uint64(hi) << np.uint64(32)) | np.uint64(lo)),
     ScalarOp("key_hi", 1, (Elem.KEY,), "type", lambda elem, k: np.asarray(np.asarray(k) >> np.uint64(32)).astype(np.uint32)[()]),
     ScalarOp("key_lo", 1, (Elem.KEY,), "type", lambda elem, k: np.asarray(np.asarray(k) & np.uint64(0xFFFFFFFF)).astype(np.uint32)[()]),
-    *(ScalarOp(name, arity, WIDE_REALS, "same", _elementary(name), elementary=True) for name, arity in elementary.FUNCTIONS.items()),
+    *(ScalarOp(name, arity, REALS, "same", _elementary(name), elementary=True) for name, arity in elementary.FUNCTIONS.items()),
 ]
 
-SCALAR_OPS: dict[str, ScalarOp] = {row.name: row for row in _ROWS}
+
+
+def _with_narrow(row: ScalarOp) -> ScalarOp:
+    """The row, computing narrow reals in f32."""
+    if Elem.F16 not in row.takes or row.name == "select":
+        return row
+
+    def evaluate(elem: Elem, *args: Any) -> Any:
+        if elem in NARROW:
+            return rounded(row.evaluate(Elem.F32, *map(wide, args)), elem)
+        return row.evaluate(elem, *map(wide, args))
+
+    return replace(row, evaluate=evaluate)
+
+
+SCALAR_OPS: dict[str, ScalarOp] = {row.name: _with_narrow(row) for row in _ROWS}

@@ -136,12 +136,10 @@ class Place:
 
 
 _FOREIGN = {
-    "def": "a function begins with `fn`",
-    "func": "a function begins with `fn`",
-    "function": "a function begins with `fn`",
-    "class": "a record type is a `struct`",
-    "import": "a module is loaded with `use`",
-    "from": "a module is loaded with `use`",
+    "def": "a function is written `fn f(x: f32) -> f32 { ... }`",
+    "func": "a function is written `fn f(x: f32) -> f32 { ... }`",
+    "function": "a function is written `fn f(x: f32) -> f32 { ... }`",
+    "class": "a record is written `struct Model { w: f32[3, 4] }`; functions stand outside of it and take it as a parameter",
     "elif": "write `else if`",
     "elsif": "write `else if`",
     "elseif": "write `else if`",
@@ -157,7 +155,34 @@ _FOREIGN = {
     "then": "a branch is a block: `if c { ... }`",
     "do": "a body is a block: `while c { ... }`",
     "is": "write `==`",
+    "with": "there is no `with`: write the statements alone",
+    "try": "there are no exceptions: `fail` and a failed check end the program",
+    "except": "there are no exceptions: `fail` and a failed check end the program",
+    "del": "a value ends with its last use",
+    "global": "a function sees its parameters and constants; what it changes, it returns",
+    "nonlocal": "a function sees its parameters and constants; what it changes, it returns",
+    "yield": "a function returns once; `for[i < n] e` makes a tensor of values",
+    "async": "there are no coroutines: the compiler runs independent work in parallel",
+    "await": "there are no coroutines: the compiler runs independent work in parallel",
+    "match": "write `if c { ... } else if d { ... }`",
+    "switch": "write `if c { ... } else if d { ... }`",
+    "pub": "every definition of a file may be used by others",
+    "static": "a constant is written `const N = 4`",
+    "final": "a constant is written `const N = 4`",
+    "#define": "a constant is written `const N = 4`",
 }
+_PACKAGES = ("numpy", "torch", "jax", "tensorflow", "keras", "scipy", "flax")
+
+
+def _import(place: Place) -> str:
+    """`import numpy as np`, `from math import sqrt`"""
+    words = [k for k in (0, -1) if place.kind(k) == "NAME" and place.text(k) in ("import", "from")]
+    if not words:
+        return ""
+    module = place.text(words[0] + 1)
+    if module in _PACKAGES:
+        return f"there is no `{module}`: tensors and their functions are always there, layers are in `use nn`, optimizers in `use optim`"
+    return f"a module is loaded with `use {module}`" if module.isidentifier() else "a module is loaded with `use`"
 
 
 def _foreign(place: Place) -> str:
@@ -240,14 +265,108 @@ def _nested_definition(place: Place) -> str:
     return ""
 
 
+def _bracket(place: Place) -> tuple[str, str]:
+    """The innermost open bracket and the symbol before it."""
+    openings = [i for i, symbol in enumerate(place.symbols) if symbol in ("LPAREN", "LBRACKET", "LBRACE")]
+    return (place.symbols[openings[-1]], place.symbols[openings[-1] - 1]) if openings else ("", "")
+
+
+def _slice(place: Place) -> str:
+    """`x[1:3]`, `x[::2]`, `x[:3]`"""
+    opening, before = _bracket(place)
+    if opening != "LBRACKET" or not (place.kind() == "COLON" or place.kind(-1) == "COLON"):
+        return ""
+    if before == "dotted":
+        return "a dimension is a number, a name or `?`"
+    if before != "postfix":
+        return ""
+    if place.kind() == "COLON" and place.kind(-1) == "COLON":
+        return "a slice has no step: write `for[i < n // 2] x[2 * i]`, or `flip(x)` for the reverse"
+    return "a slice is written `x[a..b]`, from `a` up to `b`; either end may be left out"
+
+
+def _prefixed_string(place: Place) -> str:
+    """`f"..."`"""
+    if place.kind() != "STRING_START" or not place.adjacent() or place.text(-1).lower() not in ("f", "r", "b", "u", "rb", "fr"):
+        return ""
+    return 'every string interpolates: write `"x is {x}"`, without a letter before it'
+
+
+def _trailing_if(place: Place) -> str:
+    """`a if c else b`"""
+    return "a choice is written `if c { a } else { b }`" if place.kind() == "IF" and "PLUS" in place.expected else ""
+
+
+def _trailing_for(place: Place) -> str:
+    """`[e for i in ...]`"""
+    return "write the index first: `for[i < n] e` makes a tensor" if place.kind() == "FOR" and "PLUS" in place.expected else ""
+
+
+def _dictionary(place: Place) -> str:
+    """`{"a": 1}`"""
+    opening, _ = _bracket(place)
+    if opening == "LBRACE" and place.kind() == "COLON" and place.kind(-1) == "STRING_END":
+        return "there are no dictionaries: a `struct` has named fields"
+    return ""
+
+
+def _bare_tuple(place: Place) -> str:
+    """`return a, b`, `let a, b = t`, `a, b = b, a`"""
+    if place.kind() != "COMMA" or _bracket(place)[0] not in ("", "LBRACE") or place.inside("fields"):
+        return ""
+    return "a tuple is written in parentheses: `(a, b)`"
+
+
+def _typed_assignment(place: Place) -> str:
+    """`x: f32 = 1.0`"""
+    if place.kind() == "COLON" and place.kind(-1) == "NAME" and place.kind(-2) in ("NEWLINE", "LBRACE", "RBRACE", "$end"):
+        return f"a new name is bound by `let` or `var`: `let {place.text(-1)}: f32 = ...`"
+    return ""
+
+
+def _method(place: Place) -> str:
+    """A function inside a struct."""
+    if place.kind() == "FN" and place.inside("STRUCT"):
+        return "functions stand outside of the struct and take it as a parameter: `fn f(m: Model, ...)`"
+    return ""
+
+
+def _type_brackets(place: Place) -> str:
+    if place.kind() == "LBRACKET" and place.symbols[-1:] == ["type"] or (place.kind() == "LBRACKET" and place.kind(-1) == "RBRACKET" and place.inside("dotted")):
+        return "all dimensions stand in one pair of brackets: `f32[n, m]`"
+    if place.kind() == "LBRACKET" and place.kind(-1) in ("COLON", "ARROW"):
+        return "a tensor type is written `f32[n]`"
+    return ""
+
+
+def _c_loop(place: Place) -> str:
+    """`for (int i = 0; ...)`"""
+    if place.kind(-1) == "LPAREN" and place.kind(-2) == "FOR" or place.kind() == "LPAREN" and place.kind(-1) == "FOR":
+        return "a loop is written `for i in 0..n { ... }`"
+    return ""
+
+
+def _docstring(place: Place) -> str:
+    """Three quotes are an empty string and the start of another."""
+    if place.kind() == "STRING_START" and place.kind(-1) == "STRING_END" and place.adjacent():
+        return "documentation is lines of `##` above the definition"
+    return ""
+
+
+def _no_value(place: Place) -> str:
+    """`let x` or `var x: f32`"""
+    if place.kind() in ("NEWLINE", "RBRACE", "$end") and "ASSIGN" in place.expected and place.inside("LET", "VAR"):
+        return "a name is bound with its value: `= ...`"
+    return ""
+
+
 def _missing_comma(place: Place) -> str:
     if "COMMA" not in place.expected or place.kind() not in ("NEWLINE", "NAME", "NUMBER", "STRING_START"):
         return ""
-    openings = [i for i, symbol in enumerate(place.symbols) if symbol in ("LPAREN", "LBRACKET", "LBRACE")]
-    if not openings:
+    opening, before = _bracket(place)
+    if not opening:
         return ""
-    before = place.symbols[openings[-1] - 1]
-    if place.symbols[openings[-1]] == "LBRACE" or before == "generics":
+    if opening == "LBRACE" or before == "generics":
         return f"{'fields' if before != 'generics' else 'parameters'} are separated by commas"
     return f"{'arguments' if before == 'postfix' else 'elements'} are separated by commas"
 
@@ -299,9 +418,21 @@ def _call_of_word(place: Place) -> str:
 
 # The first that applies is said.
 _HINTS: tuple[Callable[[Place], str], ...] = (
+    _import,
     _foreign,
+    _prefixed_string,
+    _docstring,
+    _slice,
+    _dictionary,
+    _method,
+    _trailing_for,
+    _c_loop,
     _doubled,
     _nested_definition,
+    _typed_assignment,
+    _type_brackets,
+    _no_value,
+    _bare_tuple,
     _keyword_as_name,
     _reducer_as_name,
     _brace_below,
@@ -314,6 +445,7 @@ _HINTS: tuple[Callable[[Place], str], ...] = (
     _comment,
     _body_below,
     _ternary,
+    _trailing_if,
     _misspelled,
     _unary_plus,
     _missing_comma,

@@ -1,8 +1,9 @@
-"""Removal of checks that cannot fail.
+"""Removal of checks that cannot fail, and of choices that are no choices.
 
 Requires SSA; preserves every check that could fail, so a program that stops still stops in the same place with the same
 message. A check falls if its condition is the constant true or follows from what `opt/facts.py` knows: indices of
-regions, counters of loops, extents.
+regions, counters of loops, extents, remainders. A `select` or `branch` whose condition is proved either way gets the constant (`fold` takes
+the side): hoisting leaves such selects of checks that only then can be proved.
 
     %y = tabulate %n {                          %n = dim %x 0
       (%i: i64):
@@ -12,13 +13,34 @@ regions, counters of loops, extents.
 from __future__ import annotations
 
 from tlc.opt.facts import Facts
-from tlc.ssa.ir import Module, erase, walk
+from tlc.opt.regions import regions
+from tlc.opt.rewrite import const_of
+from tlc.ssa.ir import BOOL, Block, Instr, Module, Value, erase
 
 
 def checks(module: Module) -> None:
-    """Remove the checks that are proved, in every function."""
+    """Remove the checks that are proved, and decide the choices that are, in every function."""
     for f in module.functions.values():
         facts = Facts()
-        for instr in list(walk(f.body)):
-            if instr.op == "check" and instr.block is not None and facts.holds(instr.operands[0], instr.block):
-                erase(instr)
+        for region in regions(f.body):
+            for block in region.blocks:
+                for instr in list(block.instrs):
+                    if instr.op == "check" and facts.holds(instr.operands[0], block):
+                        erase(instr)
+                    elif instr.op == "select":
+                        decide(facts, block, instr)
+                if block.terminator.op == "branch":
+                    decide(facts, block, None)
+
+
+def decide(facts: Facts, block: Block, select: Instr | None) -> None:
+    """Give a select, or the branch that ends the block, the constant that its condition is proved to be."""
+    user = select or block.terminator
+    cond: Value = user.operands[0]
+    known = facts.decided(cond, block)
+    if known is None or const_of(cond) is not None:
+        return
+    constant = Instr("const", (), (BOOL,), {"value": known}, (), user.span)
+    constant.block = block
+    block.instrs.insert(block.instrs.index(select) if select else len(block.instrs), constant)
+    user.operands = (constant.result, *user.operands[1:])

@@ -5,8 +5,11 @@ A value is seen as a sum of atoms with integer coefficients and a constant (`lin
   an index of a region     0 <= i < extent
   the counter of a loop    lo <= i < hi     in the body of `for i in lo..hi` (or of a `while` of that form)
   an extent (`dim`)        0 <= n
+  a remainder              0 <= a % n < n        where n is positive
+  a quotient               that of the bounds of a, in `a // c` by a positive constant
 
-and a branch on the way tells its condition (`if i > 0 { x[i - 1] }`).
+and a branch on the way tells its condition (`if i > 0 { x[i - 1] }`); where a region runs, its extents are positive. From `i != n` follows
+`i <= n - 1` once `i <= n` is known.
 
 `not_negative` proves that a form is >= 0: an index with a negative coefficient is replaced by its greatest value, one with a
 positive coefficient by its least, those of inner regions first; what remains must be a constant >= 0 and extents
@@ -19,7 +22,7 @@ not wrap. Any other atom is used only where the arithmetic on it is proved not t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tlc.opt.rewrite import const_of
@@ -92,6 +95,14 @@ class Facts:
         """Whether a bool is proved to be true whenever control is in block `at`."""
         return _Proof(self, at).holds(cond)
 
+    def decided(self, cond: Value, at: Block) -> bool | None:
+        """The value that a comparison is proved to have whenever control is in block `at`; None if neither is proved."""
+        owner = cond.owner
+        if not isinstance(owner, Instr) or owner.op not in (*COMPARISONS, "ne", "and", "or"):
+            return None
+        proof = _Proof(self, at)
+        return True if proof.holds(cond) else False if proof.fails(cond) else None
+
     def conditions(self, at: Block) -> list[tuple[Value, bool]]:
         """Bools whose value is known in a block: branches on the way to it, and on the way to the regions around it."""
         found: list[tuple[Value, bool]] = []
@@ -133,8 +144,12 @@ class _Proof:
         self.facts, self.at = facts, at
         self.known: dict[Value, Bounds | None] = {}
         self.assumed: list[Linear] = []  # forms that are >= 0 here
+        self.differ: list[Linear] = []  # forms that are not 0 here
+        for holder in holders(at):
+            self.assumed += [self.form(extent).plus(ONE, -1) for extent in extents(holder)]
         for cond, truth in facts.conditions(at):
             self.assume(cond, truth)
+        self.sharpen()
 
     def assume(self, cond: Value, truth: bool) -> None:
         owner = cond.owner
@@ -147,6 +162,22 @@ class _Proof:
         elif a.type == I64 and owner.op in (COMPARISONS if truth else NEGATED):
             op = owner.op if truth else NEGATED[owner.op]
             self.assumed += COMPARISONS[op](self.form(a), self.form(b))
+        elif a.type == I64 and owner.op == ("ne" if truth else "eq"):
+            self.differ.append(self.form(a).plus(self.form(b), -1))
+
+    def sharpen(self) -> None:
+        """What is >= 0 and not 0 is >= 1."""
+        left = self.differ
+        while left:
+            self.differ, left = left, []
+            for form in self.differ:
+                side = next((f for f in (form, ZERO.plus(form, -1)) if self.not_negative(f)), None)
+                if side is None:
+                    left.append(form)
+                else:
+                    self.assumed.append(side.plus(ONE, -1))
+            if len(left) == len(self.differ):
+                return
 
     def holds(self, cond: Value) -> bool:
         if const_of(cond) is True:
@@ -166,18 +197,40 @@ class _Proof:
             return any(self.not_negative(f) for op in ("lt", "gt") for f in COMPARISONS[op](x, y))
         return owner.op in COMPARISONS and all(self.not_negative(f) for f in COMPARISONS[owner.op](x, y))
 
+    def fails(self, cond: Value) -> bool:
+        """Whether a bool is proved to be false."""
+        owner = cond.owner
+        if not isinstance(owner, Instr) or len(owner.operands) != 2:
+            return False
+        a, b = owner.operands
+        if owner.op == "and":
+            return self.fails(a) or self.fails(b)
+        if owner.op == "or":
+            return self.fails(a) and self.fails(b)
+        if a.type != I64:
+            return False
+        x, y = self.form(a), self.form(b)
+        if owner.op == "eq":
+            return any(self.not_negative(f) for op in ("lt", "gt") for f in COMPARISONS[op](x, y))
+        return owner.op in NEGATED and all(self.not_negative(f) for f in COMPARISONS[NEGATED[owner.op]](x, y))
+
     def not_negative(self, form: Linear) -> bool:
         return self.bounded(form) or any(self.bounded(form.plus(known, -1)) for known in self.assumed)
 
     def bounded(self, form: Linear) -> bool:
+        least = self.least(form)
+        return least is not None and least.constant >= 0 and all(c > 0 and is_extent(a) for a, c in least.terms)
+
+    def least(self, form: Linear) -> Linear | None:
+        """A form that is not above this one, with bounded atoms replaced by their bounds; None where numbers grow too large."""
         for _ in range(STEPS):
             if not form.is_small:
-                return False
+                return None
             step = self.step(form)
             if step is None:
                 break
             form = step
-        return form.constant >= 0 and all(c > 0 and is_extent(a) for a, c in form.terms)
+        return form
 
     def step(self, form: Linear) -> Linear | None:
         """The form with one bounded atom replaced by its bound, those of inner regions first."""
@@ -227,20 +280,39 @@ class _Proof:
         if value.type != I64:
             return None
         if isinstance(owner, Instr):
-            return Bounds(ZERO, None, True) if owner.op == "dim" else None
+            match owner.op:
+                case "dim":
+                    return Bounds(ZERO, None, True)
+                case "mod":
+                    return self.remainder(owner.operands[1])
+                case "floordiv":
+                    return self.quotient(*owner.operands)
+            return None
         region = owner.region
         if region is not None and isinstance(region.parent, Instr) and owner is region.entry:
             return self.index(value, owner, region.parent)
         return self.counter(value, owner) if region is not None and owner is not region.entry else None
 
     def index(self, value: Value, entry: Block, holder: Instr) -> Bounds:
-        """An index of a region. While the region runs its extent is positive, so an extent `max(n, 0)` is `n`."""
-        extents = holder.operands[len(holder.operands) - len(entry.params) :]
-        extent = extents[entry.params.index(value)]
-        if isinstance(extent.owner, Instr) and extent.owner.op == "max":
-            a, b = extent.owner.operands
-            extent = a if const_of(b) == 0 else b if const_of(a) == 0 else extent
-        return Bounds(ZERO, self.form(extent).plus(ONE, -1), True)
+        return Bounds(ZERO, self.form(extents(holder)[entry.params.index(value)]).plus(ONE, -1), True)
+
+    def remainder(self, divisor: Value) -> Bounds | None:
+        high = self.form(divisor).plus(ONE, -1)
+        return Bounds(ZERO, high, all(self.is_small(a) for a, _ in high.terms)) if self.not_negative(high) else None
+
+    def quotient(self, dividend: Value, divisor: Value) -> Bounds | None:
+        c = const_of(divisor)
+        if not isinstance(c, int) or c <= 0:
+            return None
+        form = self.form(dividend)
+        low = ZERO if self.not_negative(form) else None
+        below = self.least(ZERO.plus(form, -1))
+        high = ZERO.plus(below, -1) if below is not None else form
+        if all(k % c == 0 for _, k in high.terms):
+            high = Linear(tuple((a, k // c) for a, k in high.terms), high.constant // c)
+        elif low is None:
+            return None
+        return Bounds(low, high, low is not None and all(self.is_small(a) for a, _ in high.terms))
 
     def counter(self, value: Value, header: Block) -> Bounds | None:
         """A loop's counter, seen from the body: it starts at lo, adds 1 on every way back to the header, and the header goes
@@ -291,6 +363,24 @@ def linear(value: Value, limit: int = DEPTH) -> Linear:
             case "mul" if not parts[0].terms:
                 return ZERO.plus(parts[1], parts[0].constant)
     return itself(value)
+
+
+def holders(at: Block) -> Iterator[Instr]:
+    """The instructions whose regions are around a block, inner ones first."""
+    region = at.region
+    while region is not None and isinstance(region.parent, Instr):
+        yield region.parent
+        region = region.parent.block.region if region.parent.block is not None else None
+
+
+def extents(holder: Instr) -> list[Value]:
+    """The extents of a region's indices. While the region runs they are positive, so an extent `max(n, 0)` is `n`."""
+    found = list(holder.operands[len(holder.operands) - len(holder.regions[0].entry.params) :])
+    for k, extent in enumerate(found):
+        if isinstance(extent.owner, Instr) and extent.owner.op == "max":
+            a, b = extent.owner.operands
+            found[k] = a if const_of(b) == 0 else b if const_of(a) == 0 else extent
+    return found
 
 
 def is_extent(value: Value) -> bool:

@@ -7,17 +7,22 @@ nothing changes.
 
     %c = mul %a, %b   with %a = 6, %b = 7     ->   %c = const 42
     branch %true, then, else                  ->   jump then
+    reduce %n {op = "sum"} { (%k): yield 0 }  ->   const 0             whatever %n is
 """
 
 from __future__ import annotations
 
-from tlc.frontend.ops import SCALAR_OPS
+import numpy as np
+
+from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.opt.regions import all_regions, fused_product
-from tlc.opt.rewrite import Rewriter, can_evaluate, const_of, evaluate
+from tlc.opt.rewrite import Rewriter, can_evaluate, const_of, evaluate, literal, same_literal
 from tlc.opt.rules import RULES
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.edit import insert_before, remove_unreachable
 from tlc.ssa.ir import Block, Instr, Module, Region, Value, erase, jump
+from tlc.ssa.ops import effect
+from tlc.ssa.reductions import fold as reduction
 
 _REWRITER = Rewriter(RULES)
 
@@ -36,13 +41,16 @@ def fold_region(region: Region) -> bool:
     changed = False
     for block in reverse_postorder(region):
         for instr in list(block.instrs):
+            new = None
             if instr.op in SCALAR_OPS and not fused_product(instr):
                 new = folded(instr)
-                if new is not None:
-                    new.name = new.name or instr.result.name
-                    instr.result.replace_by(new)
-                    erase(instr)
-                    changed = True
+            elif instr.op == "reduce":
+                new = _reduction_of_nothing(instr)
+            if new is not None:
+                new.name = new.name or instr.result.name
+                instr.result.replace_by(new)
+                erase(instr)
+                changed = True
         changed |= _fold_branch(block)
     changed |= remove_unreachable(region)
     return changed
@@ -61,6 +69,20 @@ def _constant(instr: Instr) -> Value | None:
         return None
     value = evaluate(instr.op, instr.result.type, types, known)
     return insert_before(instr, Instr("const", (), (instr.result.type,), {"value": value}, (), instr.span)).result
+
+
+def _reduction_of_nothing(instr: Instr) -> Value | None:
+    """A reduction of what its empty range gives (a sum of zeros) gives that."""
+    op, entry, type = instr.attrs["op"], instr.regions[0].entry, instr.result.type
+    if entry.terminator.op != "yield" or any(effect(i.op) != "none" or i.regions for i in entry.instrs):
+        return None
+    known = const_of(entry.terminator.own[0])
+    if known is None or op in ("argmax", "argmin") or not can_evaluate((type.elem,)):
+        return None
+    empty = literal(reduction(str(op), "lanes", type.elem, np.zeros(0, DTYPES[type.elem])), type.elem)
+    if not same_literal(known, empty, type.elem):
+        return None
+    return insert_before(instr, Instr("const", (), (type,), {"value": empty}, (), instr.span)).result
 
 
 def _same_type(instr: Instr) -> Value | None:

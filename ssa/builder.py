@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tlc.frontend.ops import DTYPES
+from tlc.frontend.narrow_reals import nearest
 from tlc.frontend.source import NOWHERE, Span
 from tlc.ssa.ir import I64, Attr, Block, Function, Instr, Module, Region, Terminator, Type, Value, branch, jump, ret, unreachable, yield_
 from tlc.ssa.typerules import Site, result_types
@@ -83,7 +83,7 @@ class Builder:
     def const(self, value: bool | int | float | str, type: Type, hint: str = "") -> Value:
         """A constant, rounded to its type."""
         if type.elem.is_real:
-            value = float(DTYPES[type.elem].type(value))
+            value = nearest(float(value), type.elem)
         return self.emit("const", (), [type], {"value": value}, names=[hint]).result
 
     def i64(self, value: int) -> Value:

@@ -7,16 +7,20 @@ value. A value comes as its leaves; its layout says how they stand together:
     ("tuple", layouts)                         (a, b)
     ("struct", name, field names, layouts)     Name(field = a, other = b)
 
-A leaf is a NumPy scalar, an `ndarray` or a `str`.
+A leaf is a NumPy scalar, an `ndarray` or a `str`. NumPy has no bf16, so a leaf of that type comes as `Brief`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from tlc.frontend import narrow_reals
+from tlc.frontend.types import Elem
 
 Layout = Any  # see the module's text
 Template = tuple[Any, ...]
@@ -53,8 +57,22 @@ def _layout(layout: Layout, spec: str, rest: Iterator[Any]) -> str:
     return f"{name}({', '.join(f'{f} = {_layout(item, spec, rest)}' for f, item in zip(fields, layouts, strict=True))})"
 
 
+@dataclass(frozen=True)
+class Brief:
+    """bf16 values, in f32."""
+
+    value: Any
+
+
+def marked(value: Any, elem: Elem) -> Any:
+    """A value of this element type as a leaf."""
+    return Brief(value) if elem is Elem.BF16 else value
+
+
 def leaf(value: Any, spec: str = "") -> str:
     """One scalar or tensor; `spec` is a Python format specification for each element."""
+    if isinstance(value, Brief):
+        value = value.value if spec else np.vectorize(narrow_reals.shortest, otypes=[np.float64])(value.value)
     if isinstance(value, np.ndarray):
         return _tensor(value, spec) if value.ndim else scalar(value[()], spec)
     return scalar(value, spec)

@@ -325,7 +325,8 @@ def _check(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -
 def _format(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     template = instr.attrs["template"]
     assert isinstance(template, tuple)
-    return (formatting.render(template, operands),)
+    leaves = [formatting.marked(x, v.type.elem) for x, v in zip(operands, instr.operands, strict=True)]
+    return (formatting.render(template, leaves),)
 
 
 def _print(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:

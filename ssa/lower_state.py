@@ -17,7 +17,7 @@ from functools import cache
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.dims import Dim, DimQuotient, DimVar
-from tlc.frontend.ops import DTYPES
+from tlc.frontend.narrow_reals import nearest
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import Local, leaf_types
 from tlc.frontend.types import Elem, TensorType
@@ -97,7 +97,7 @@ class State:
     def const(self, value: bool | int | float | str, type: Type = I64, span: Span = NOWHERE) -> Value:
         """A constant, rounded to its type."""
         if type.elem.is_real:
-            value = float(DTYPES[type.elem].type(value))
+            value = nearest(float(value), type.elem)
         return self.emit("const", (), (type,), {"value": value}, span=span)[0]
 
     def check(self, kind: str, cond: Value, message: str, *values: Value, span: Span) -> None:

@@ -25,6 +25,7 @@ from tlc.opt.inline import callees, components
 from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_function
 from tlc.ssa.ir import Function, Instr, Module, Value, drop, erase, walk
+from tlc.ssa.orders import accumulate_wide
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.flatten import flatten_function
 from tlc.tensor.reverse import reverse
@@ -39,6 +40,7 @@ Equalities = tuple[tuple[object, ...], ...]  # for each argument the classes of 
 def differentiate(module: Module) -> None:
     """Expand every `grad` of a module, in place."""
     _Derivatives(module).run()
+    accumulate_wide(module)
 
 
 class _Derivatives:

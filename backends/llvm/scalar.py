@@ -2,6 +2,7 @@
 
 Every form computes exactly what the row's `evaluate` computes, bit for bit (but for the bits of a NaN): no fast-math
 flags, no contraction, no undefined behaviour. Values live as LLVM's own types (`i1` for bools); `storage` says how they lie in memory.
+Narrow reals live as their 16 bits: `backends/llvm/narrow.py` widens them for an op and rounds its result.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
+from tlc.backends.llvm import narrow
 from tlc.frontend import elementary
-from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.narrow_reals import NARROW, to_memory
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
 
 TYPES: dict[Elem, str] = {
     Elem.BOOL: "i1", Elem.I8: "i8", Elem.I32: "i32", Elem.I64: "i64", Elem.U8: "i8", Elem.U32: "i32",
-    Elem.F16: "half", Elem.BF16: "bfloat", Elem.F32: "float", Elem.F64: "double", Elem.STR: "i64", Elem.KEY: "i64",
+    Elem.F16: "i16", Elem.BF16: "i16", Elem.F32: "float", Elem.F64: "double", Elem.STR: "i64", Elem.KEY: "i64",
 }  # fmt: skip
 
 
@@ -48,6 +50,8 @@ def _scalar_literal(value: object, elem: Elem) -> str:
     if elem is Elem.BOOL:
         return "true" if value else "false"
     number = DTYPES[elem].type(value)
+    if elem in NARROW:
+        return str(int(to_memory(number) if elem is Elem.BF16 else number.view("u2")))
     if elem.is_real:
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
     whole = int(number)
@@ -81,7 +85,7 @@ class Context:
         return self.ins(f"{kind} {how} {self.type} {a}, {b}")
 
 
-MANGLED = {elem: {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(name, name) for elem, name in TYPES.items()}
+MANGLED = {elem: {"float": "f32", "double": "f64"}.get(name, name) for elem, name in TYPES.items()}
 
 Form = Callable[..., str]  # (context, *operands) -> operand
 
@@ -297,9 +301,10 @@ assert not _missing, f"scalar ops without an LLVM form: {_missing}"
 def emit(lines: Lines, op: str, result: Elem, operands: tuple[tuple[str, Elem], ...], lanes: int = 1) -> str:
     """Instructions of one op on operands that all have `lanes` lanes; elementary functions become their expansion."""
     of = operands[1 if op == "select" else 0][1]
-    for elem in (result, of):
-        if elem in (Elem.F16, Elem.BF16):
-            raise InternalError(f"`{op}` on {elem} should have been refused", "llvm")
+    if op != "select" and (result in NARROW or of in NARROW):
+        wide = tuple((narrow.widened(lines, text, elem, lanes), Elem.F32) if elem in NARROW else (text, elem) for text, elem in operands)
+        out = emit(lines, op, Elem.F32 if result in NARROW else result, wide, lanes)
+        return narrow.rounded(lines, out, result, lanes) if result in NARROW else out
     if SCALAR_OPS[op].elementary:
         return str(elementary.expand(op, Expansion(lines, lanes), result, *operands)[0])
     return FORMS[op](Context(lines, result, of, lanes), *(text for text, _ in operands))

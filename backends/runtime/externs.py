@@ -11,10 +11,12 @@ from typing import Any
 
 from tlc.backends.runtime.mnist import read_mnist
 from tlc.backends.runtime.stop import RuntimeStop
+from tlc.backends.runtime.texts import read_text
 
 __all__ = ["EXTERNS", "RuntimeStop"]
 
 # the name as the typed AST has it: module, dot, function
 EXTERNS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "data.read_mnist": read_mnist,  # (split: str) -> (u8[?n, 784], u8[?n])
+    "data.read_text": read_text,  # (name: str) -> u8[?]
 }

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tlc.backends.runtime import datasets
 from tlc.backends.runtime.stop import RuntimeStop
-from tlc.frontend import disk_cache
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -57,14 +57,14 @@ def read_mnist(split: str) -> tuple[Bytes, Bytes]:
 
 def find_folder() -> tuple[Path, str]:
     """The folder to read, and a line for the user that says which."""
-    asked = os.environ.get("TLC_DATA")
-    cached = disk_cache.folder() / "data" / "mnist"
-    for folder in ([Path(asked), Path(asked) / "mnist"] if asked else []) + [cached]:
+    asked = datasets.asked_folder()
+    for folder in ([asked] if asked else []) + [folder / "mnist" for folder in datasets.folders()]:
         if _complete(folder):
             return folder, f"data: MNIST from {folder}"
     missing = f" ($TLC_DATA has none: {asked})" if asked else ""
     sample = Path(str(files("tlc.stdlib"))) / "mnist"
-    return sample, f"data: the sample of MNIST that comes with tlc, 8,000 of 60,000 training images{missing}"
+    notice = f"data: the sample of MNIST that comes with tlc, 8,000 of 60,000 training images{missing}"
+    return sample, f"{notice}; `tlc data get mnist` fetches all"
 
 
 @cache
@@ -77,7 +77,7 @@ def _complete(folder: Path) -> bool:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / f"{name}.gz", folder / name) if os.path.exists(path)), None)
+    return next((path for path in (folder / name, folder / f"{name}.gz") if os.path.exists(path)), None)
 
 
 def _present(folder: Path, name: str) -> Path:

@@ -21,6 +21,7 @@ from tlc.backends.llvm.context import FIELDS, SERVICES, Reason
 from tlc.backends.llvm.program import ENTRY, Executable, Extern
 from tlc.backends.runtime.stop import RuntimeStop
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
@@ -121,7 +122,7 @@ class Native:
 
     def format(self, slots: _Slots) -> None:
         template = self.tables.templates[slots.take()]
-        leaves = [self.value(slots, t) for t in template.leaves]
+        leaves = [formatting.marked(self.value(slots, t), t.elem) for t in template.leaves]
         slots.put(self.handle(formatting.render(template.template, leaves)))
 
     def extern(self, slots: _Slots) -> None:
@@ -158,7 +159,7 @@ class Native:
         """A scalar of its element type from a 64-bit word."""
         if elem is Elem.STR:
             return self.strings[word]
-        return np.frombuffer(struct.pack("<q", word), DTYPES[elem], 1)[0]
+        return _from_memory(struct.pack("<q", word)[: elem.bytes], elem)[0]
 
     def value(self, slots: _Slots, type: Type) -> Any:
         """A scalar, or a tensor copied out of native memory."""
@@ -166,9 +167,8 @@ class Native:
             return self.scalar(slots.take(), type.elem)
         address = slots.take()
         shape = tuple(slots.take() for _ in range(type.rank))
-        dtype = np.dtype(np.int64) if type.elem is Elem.STR else DTYPES[type.elem]
         size = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(ctypes.string_at(address, size * dtype.itemsize), dtype).reshape(shape)
+        array = _from_memory(ctypes.string_at(address, size * type.elem.bytes), type.elem).reshape(shape)
         if type.elem is Elem.STR:
             return np.array([self.strings[h] for h in array.ravel()], object).reshape(shape)
         return array
@@ -177,7 +177,7 @@ class Native:
         """Write a result into the slots; a tensor moves into a buffer of native code."""
         if type.elem is Elem.STR:
             value = np.vectorize(self.handle, otypes=[np.int64])(value) if type.rank else self.handle(value)
-        array = np.ascontiguousarray(value, np.int64 if type.elem is Elem.STR else DTYPES[type.elem])
+        array = to_memory(value) if type.elem is Elem.BF16 else np.ascontiguousarray(value, _stored(type.elem))
         if not type.rank:
             slots.put(int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True))
             return
@@ -206,6 +206,22 @@ class _Slots:
     def put(self, value: int) -> None:
         ctypes.c_int64.from_address(self.address).value = value
         self.address += 8
+
+
+def _stored(elem: Elem) -> np.dtype[Any]:
+    """How a value lies in native memory; a string is its handle there."""
+    match elem:
+        case Elem.STR:
+            return np.dtype(np.int64)
+        case Elem.BF16:
+            return np.dtype(np.uint16)
+        case _:
+            return DTYPES[elem]
+
+
+def _from_memory(data: bytes, elem: Elem) -> Any:
+    array = np.frombuffer(data, _stored(elem))
+    return from_memory(array) if elem is Elem.BF16 else array
 
 
 def _thread(body: Callable[[], None]) -> threading.Thread:

@@ -23,9 +23,11 @@ class Display(Protocol):
 class ProgressBar:
     """`update` takes the number of steps done, not the number since the last call, and may be called at any rate."""
 
-    def __init__(self, label: str, total: int, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, label: str, total: int, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic, unit: str = "steps"
+    ) -> None:
         stream = stream or sys.stderr
-        self._display: Display = _Bar(label, total, stream) if stream.isatty() else _Lines(label, total, stream, clock)
+        self._display: Display = _Bar(label, total, stream, unit) if stream.isatty() else _Lines(label, total, stream, clock, unit)
 
     def update(self, done: int) -> None:
         self._display.update(done)
@@ -41,10 +43,12 @@ class ProgressBar:
 class _Bar:
     """tqdm's, which knows terminals."""
 
-    def __init__(self, label: str, total: int, stream: IO[str]) -> None:
+    def __init__(self, label: str, total: int, stream: IO[str], unit: str) -> None:
         from tqdm import tqdm
 
-        self._bar: Any = tqdm(total=total, desc=label or None, file=stream, leave=False, delay=BAR_DELAY, dynamic_ncols=True)
+        self._bar: Any = tqdm(
+            total=total, desc=label or None, file=stream, leave=False, delay=BAR_DELAY, dynamic_ncols=True, unit=f" {unit}"
+        )
 
     def update(self, done: int) -> None:
         self._bar.update(done - self._bar.n)
@@ -57,11 +61,12 @@ class _Bar:
 
 
 class _Lines:
-    def __init__(self, label: str, total: int, stream: IO[str], clock: Callable[[], float]) -> None:
+    def __init__(self, label: str, total: int, stream: IO[str], clock: Callable[[], float], unit: str) -> None:
         self._label = label
         self._total = total
         self._stream = stream
         self._clock = clock
+        self._unit = unit
         self._start = clock()
         self._due = self._start + FIRST_LINE
         self._said = self._done = 0
@@ -86,7 +91,7 @@ class _Lines:
         rate = self._done / elapsed if elapsed > 0 else 0.0
         left = f", {_duration((self._total - self._done) / rate)} left" if rate > 0 and self._done < self._total else ""
         label = f"{self._label}: " if self._label else ""
-        text = f"{label}{self._done}/{self._total}, {_duration(elapsed)}, {_rate(rate)}{left}"
+        text = f"{label}{self._done}/{self._total}, {_duration(elapsed)}, {_rate(rate, self._unit)}{left}"
         print(text, file=self._stream, flush=True)
 
 
@@ -100,8 +105,8 @@ def _duration(seconds: float) -> str:
     return f"{minute}:{second:02}" if minute else f"{second}s"
 
 
-def _rate(rate: float) -> str:
+def _rate(rate: float, unit: str) -> str:
     """Steps a second, or seconds a step where they are slow."""
     if rate >= 1 or rate <= 0:
-        return f"{rate:.1f} steps/s"
-    return f"{1 / rate:.1f} s/step"
+        return f"{rate:.1f} {unit}/s"
+    return f"{1 / rate:.1f} s/{unit.removesuffix('s')}"

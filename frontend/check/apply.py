@@ -17,10 +17,11 @@ from tlc.frontend.check.callee import function_of
 from tlc.frontend.check.cells import BOUNDS, Mismatch, elem_of
 from tlc.frontend.check.dimension import dims_of_value, extent_of, is_i64
 from tlc.frontend.check.functions import FunctionValue, Site
+from tlc.frontend.check.habits import argument_help
 from tlc.frontend.check.lifting import Operand, over_dims, over_structs
 from tlc.frontend.check.pending import Outline
 from tlc.frontend.check.report import Failed, fail
-from tlc.frontend.check.scope import Kind, Scope, near
+from tlc.frontend.check.scope import Kind, Scope
 from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import Parameter, Signature, finish, is_tree, match, rank_of, substitute
 from tlc.frontend.diagnostics import Label
@@ -61,7 +62,7 @@ def arrange(body: Body, fn: FunctionValue, sig: Signature, args: Sequence[ast.Ar
     for k, a in enumerate(args):
         if a.name:
             if a.name not in {p.name for p in sig.params}:
-                raise fail("E0401", f"`{fn.name}` has no parameter `{a.name}`", a.span, help=near(a.name, [p.name for p in sig.params]))
+                raise fail("E0401", f"`{fn.name}` has no parameter `{a.name}`", a.span, help=argument_help(a.name, [p.name for p in sig.params]))
             name = a.name
         else:
             if k >= len(sig.params):

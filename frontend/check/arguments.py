@@ -6,6 +6,7 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check.apply import argument
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.cells import elem_of
+from tlc.frontend.check.habits import argument_help
 from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.report import fail
 from tlc.frontend.types import Elem, TensorType
@@ -19,7 +20,7 @@ def split_arguments(node: ast.Call, name: str, named: tuple[str, ...] = ()) -> t
         if not a.name:
             positional.append(a.value)
         elif a.name not in named:
-            raise fail("E0401", f"`{name}` has no parameter `{a.name}`", a.span)
+            raise fail("E0401", f"`{name}` has no parameter `{a.name}`", a.span, help=argument_help(a.name, named))
         elif a.name in by_name:
             raise fail("E0401", f"`{a.name}` is given twice", a.span)
         else:

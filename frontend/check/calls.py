@@ -9,7 +9,7 @@ from tlc.frontend.check.apply import argument, call
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import Bindings
 from tlc.frontend.check.builtins import BUILTINS, conversion, scalar_call
-from tlc.frontend.check.callee import TRANSFORMS, function_of, path_of
+from tlc.frontend.check.callee import function_of, path_of
 from tlc.frontend.check.cells import Mismatch, known_elem
 from tlc.frontend.check.derivatives import Derivative
 from tlc.frontend.check.dimension import extent_of
@@ -19,9 +19,9 @@ from tlc.frontend.check.scope import FunctionDecl, Poisoned, StructEntity, TypeN
 from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import as_type, finish, match, struct_pattern, substitute
 from tlc.frontend.check.type_nodes import ELEMS
+from tlc.frontend.check.unknown import no_function, unknown_function
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import DimVar
-from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import TensorType
 
@@ -50,8 +50,8 @@ def call_expression(body: Body, node: ast.Call) -> typed.Expr:
         if isinstance(entity, Poisoned):
             raise Failed
         if entity is None:
-            raise _unknown(body, path, node.callee.span)
-    raise fail("E0403", "this is no function", node.callee.span, "it is called here")
+            raise unknown_function(body, node.callee, path)
+    raise no_function(body, node)
 
 
 def _special(body: Body, node: ast.Call, name: str) -> typed.Expr | None:
@@ -73,16 +73,6 @@ def _convert_to(body: Body, node: ast.Call, found: TypeName) -> typed.Expr:
     if elem is None:
         raise fail("E0403", f"`{found.type}` converts nothing", node.callee.span)
     return conversion(body, elem, node)
-
-
-def _unknown(body: Body, path: list[str], span: Span) -> Failed:
-    names = [*body.scope.all_names(), *body.module.names, *BUILTINS, *TRANSFORMS, *ELEMS]
-    if body.session.prelude is not None:
-        names += body.session.prelude.names
-    help = near(path[0], names)
-    if not help and path[0] in SCALAR_OPS:
-        help = f"the operation `{path[0]}` has an operator"
-    return fail("E0201", f"unknown function `{'.'.join(path)}`", span, help=help)
 
 
 def _call(body: Body, fn: FunctionValue, node: ast.Call) -> typed.Expr:

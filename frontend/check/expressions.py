@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tlc.frontend import ast, typed
+from tlc.frontend.check import habits
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import bool_const, dim_value, part
 from tlc.frontend.check.callee import TRANSFORMS, path_of
@@ -29,19 +30,18 @@ from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import as_type, substitute
 from tlc.frontend.check.subscripts import transpose
 from tlc.frontend.check.type_nodes import ELEMS
+from tlc.frontend.check.unknown import unknown_name
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
 from tlc.frontend.typed import with_dims
-from tlc.frontend.types import I64, REALS, UNIT, Elem, StructType, TensorType, TupleType
+from tlc.frontend.types import I64, REALS, UNIT, StructType, TensorType, TupleType
 
 
 @expression(ast.Number)
 def number(body: Body, node: ast.Number) -> typed.Expr:
     if node.suffix:
         elem = ELEMS[node.suffix]
-        if elem in (Elem.F16, Elem.BF16):
-            raise unsupported(f"the type `{elem}`", node.span)
         return PendingConst(node.value, type=tensor(elem), span=node.span)
     return PendingConst(node.value, type=tensor(Cell(NUMS if isinstance(node.value, int) else REALS)), span=node.span)
 
@@ -95,10 +95,7 @@ def entity_value(body: Body, path: list[str], span: Span) -> typed.Expr:
         case None:
             if shown in ELEMS or shown in TRANSFORMS:
                 raise fail("E0207", f"`{shown}` is no value", span, help=f"call it: `{shown}(...)`")
-            names = [*body.scope.all_names(), *body.module.names]
-            if body.session.prelude is not None:
-                names += body.session.prelude.names
-            raise fail("E0201", f"unknown name `{shown}`", span, help=near(path[0], names))
+            raise unknown_name(body, path[0], span)
 
 
 @expression(ast.Field)
@@ -135,7 +132,7 @@ def member(body: Body, base: typed.Expr, node: ast.Field) -> typed.Expr:
     if isinstance(type, TensorType | StructType) and node.name == "shape":
         items = tuple(dim_value(d, node.span) for d in type.dims)
         return typed.Tuple(items, type=TupleType((I64,) * len(items)), span=node.span)
-    help = "the parts of a tuple are `t[0]`, `t[1]`" if isinstance(type, TupleType) else ""
+    help = "the parts of a tuple are `t[0]`, `t[1]`" if isinstance(type, TupleType) else habits.FIELDS.get(node.name, "")
     raise fail("E0310", f"`{type}` has no field `{node.name}`", node.name_span, help=help)
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tlc.frontend import typed
 from tlc.frontend.check.report import fail
 from tlc.frontend.check.scope import FunctionDecl
-from tlc.frontend.types import Elem, TensorType
+from tlc.frontend.types import REALS, Elem, TensorType
 
 if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
 
-FLAG_ELEMS = (Elem.BOOL, Elem.I8, Elem.I32, Elem.I64, Elem.U8, Elem.U32, Elem.F32, Elem.F64, Elem.STR)
+FLAG_ELEMS = (Elem.BOOL, Elem.I8, Elem.I32, Elem.I64, Elem.U8, Elem.U32, *REALS, Elem.STR)
 
 
 @dataclass(frozen=True)

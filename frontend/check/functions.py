@@ -146,10 +146,10 @@ class Closure(FunctionValue):
         return do(stmts, result)
 
     def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
-        scope = Scope(self.scope)
+        scope = self.scope.snapshot()  # what is bound later under the same names is not meant
         stmts: list[typed.Stmt] = []
         for name in names_in(self.node.body):
-            found = self.scope.lookup(name)
+            found = scope.lookup(name)
             if isinstance(found, Variable) and found.local.mutable:
                 copy = body.local(name, found.local.type, self.node.span)
                 stmts.append(typed.Let(copy, read(found.local, self.node.span), span=self.node.span))

@@ -97,12 +97,16 @@ class Instances:
 
     def script(self, scope: ModuleScope) -> Main:
         """The top-level statements of a script, as its `main`."""
-        ref = FunctionRef(self._unique("main"))
         span = scope.node.stmts[0].span.to(scope.node.stmts[-1].span)
         body = Body(self.session, scope, Scope(None, Kind.FUNCTION), returns=False)
         value = script_value(body, ast.Block(scope.node.stmts, span=span))
-        self._finish(Instance(ref, None, {}, {}), (), UNIT, value, span, scope.node.doc)
-        return Main(ref, ())
+        return Main(self.add_main(value, span, scope.node.doc), ())
+
+    def add_main(self, value: typed.Expr, span: Span, doc: str) -> FunctionRef:
+        """A function without parameters and result: what a program does that has no `main`."""
+        ref = FunctionRef(self._unique("main"))
+        self._finish(Instance(ref, None, {}, {}), (), UNIT, value, span, doc)
+        return ref
 
     def _unique(self, name: str) -> str:
         unique, k = name, 2

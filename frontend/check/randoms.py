@@ -24,7 +24,7 @@ from tlc.frontend.check.subscripts import as_i64, integers
 from tlc.frontend.check.tensors import extents
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
-from tlc.frontend.types import BOOL, F32, I64, INTS, KEY, STR, Elem, TensorType, TupleType
+from tlc.frontend.types import BOOL, F32, I64, INTS, KEY, REALS, STR, Elem, TensorType, TupleType
 
 
 def take_key(body: Body, node: ast.Expr, name: str) -> typed.Expr:
@@ -107,7 +107,7 @@ def _real(name: str) -> Callable[[Body, ast.Call], typed.Expr]:
         binds = Bindings()
         key = binds.keep(take_key(body, positional[0], name), "k")
         dims = extents(body, positional[1:], binds, name)
-        type = tensor(Cell((Elem.F32, Elem.F64), Elem.F32))
+        type = tensor(Cell(REALS, Elem.F32))
         span = node.span
         return binds.wrap(over(dims, span, lambda i: PendingRandom(name, key, _counter(i, dims, span), type=type, span=span)))
 

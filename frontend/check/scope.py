@@ -148,6 +148,11 @@ class Scope:
             scope = scope.parent
         return None
 
+    def snapshot(self) -> Scope:
+        """A scope that finds what this one finds now, whatever is bound in it later."""
+        parent = self.parent.snapshot() if self.parent is not None else None
+        return Scope(parent, self.kind, dict(self.names))
+
     def all_names(self) -> Iterator[str]:
         scope: Scope | None = self
         while scope is not None:
@@ -155,7 +160,7 @@ class Scope:
             scope = scope.parent
 
 
-def near(name: str, candidates: Iterator[str] | list[str]) -> str:
-    """`did you mean ...`, or nothing."""
-    found = get_close_matches(name, sorted(set(candidates)), n=1, cutoff=0.65)
+def near(name: str, candidates: Iterator[str] | list[str], cutoff: float = 0.65) -> str:
+    """`did you mean ...`, or nothing. Between short names one letter is a big difference."""
+    found = get_close_matches(name, sorted(set(candidates)), n=1, cutoff=cutoff if len(name) > 3 else max(cutoff, 0.75))
     return f"did you mean `{found[0]}`?" if found else ""

@@ -22,7 +22,6 @@ from tlc.frontend.diagnostics import CompileError, Diagnostic, Severity
 from tlc.frontend.source import Span
 
 PRELUDE = "prelude"
-REEXPORTED = {"permutation": "random"}  # names of other modules that are always there
 
 
 def check(module: ast.Module) -> typed.Program:
@@ -55,6 +54,12 @@ class Session:
     # ------------------------------------------------------------ the program
 
     def program(self) -> typed.Program:
+        self.check_definitions()
+        main = declare.main(self, self.root)
+        return self.finished(main.ref, main.flags) if main is not None else self.finished(None)
+
+    def check_definitions(self) -> None:
+        """Have the definitions of the program's own files checked, called or not."""
         for scope in self.own:
             for entity in list(scope.names.values()):
                 if isinstance(entity, FunctionDecl) and entity.node.body is not None:
@@ -64,13 +69,15 @@ class Session:
                         self.constant(entity)
                     except Failed as e:
                         self.report(e)
-        main = declare.main(self, self.root)
+
+    def finished(self, main: typed.FunctionRef | None, flags: tuple[typed.Flag, ...] = ()) -> typed.Program:
+        """The program, when everything that was asked for is checked. Raises CompileError."""
         self.instances.run()
         if any(d.severity is Severity.ERROR for d in self.diagnostics):
             raise CompileError(sorted(self.diagnostics, key=lambda d: (d.span.source.path, d.span.start)))
-        name = main.ref.name if main is not None else None
+        name = main.name if main is not None else None
         sources = tuple(scope.node.source for scope in self.own)
-        return typed.Program(self.instances.reachable(name), name, main.flags if main else (), self.root.node.doc, sources)
+        return typed.Program(self.instances.reachable(name), name, flags, self.root.node.doc, sources)
 
     # ------------------------------------------------------------ errors
 
@@ -127,17 +134,24 @@ class Session:
             found = self.prelude.names.get(first)
             if isinstance(found, Namespace):
                 found = None
-        if found is None and first in REEXPORTED and module.name != REEXPORTED[first]:
-            home = self.library(REEXPORTED[first])
+        if found is None and first in modules.REEXPORTED and module.name != modules.REEXPORTED[first]:
+            home = self.library(modules.REEXPORTED[first])
             found = home.names.get(first) if home is not None else None
         for name in path[1:]:
             if not isinstance(found, Namespace):
                 return None
             member = found.module.names.get(name)
             if member is None:
-                raise fail("E0204", f"`{first}` has no `{name}`", span, help=near(name, list(found.module.names)))
+                always = self.prelude is not None and name in self.prelude.names
+                help = f"`{name}` is always there: write it without `{first}.`" if always else near(name, list(found.module.names))
+                raise fail("E0204", f"`{first}` has no `{name}`", span, help=help)
             found = member
         return found
+
+    def member(self, module: str, name: str) -> bool:
+        """Whether a module of the standard library has a definition of this name."""
+        scope = self.library(module)
+        return scope is not None and name in scope.names
 
     def helper(self, module: str, name: str) -> FunctionDecl:
         """A function of the standard library that the checker itself calls."""

@@ -13,7 +13,7 @@ from tlc.frontend.check.cells import NUMS, Cell, Mismatch, elem_of, tensor, unif
 from tlc.frontend.check.dimension import check_natural, dims_of_value, extent_of
 from tlc.frontend.check.lifting import Operand, over_dims
 from tlc.frontend.check.pending import PendingConst
-from tlc.frontend.check.report import fail, unsupported
+from tlc.frontend.check.report import fail
 from tlc.frontend.check.signature import is_tree
 from tlc.frontend.check.zonk import fits
 from tlc.frontend.dims import Dim
@@ -33,8 +33,6 @@ def conversion(body: Body, elem: Elem, node: ast.Call) -> typed.Expr:
     if is_tree(value.type):
         raise fail("E0304", f"{what} does not take a `{value.type}`", value.span)
     found = elem_of(need_tensor(value, what))
-    if elem in (Elem.F16, Elem.BF16):
-        raise unsupported(f"the type `{elem}`", node.span)
     if elem is Elem.STR or found in (Elem.STR, Elem.KEY):
         help = 'write it into a string: `"{x}"`' if elem is Elem.STR else ""
         raise fail("E0304", f"{what} does not take a `{value.type}`", value.span, help=help)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast
+from tlc.frontend.check import habits
 from tlc.frontend.check.cells import Pattern, tensor
 from tlc.frontend.check.report import Failed, fail, unsupported
 from tlc.frontend.check.scope import ConstEntity, ModuleScope, Namespace, Poisoned, StructEntity, near
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
 
 ELEMS: dict[str, Elem] = {e.value: e for e in Elem}
-NOT_YET = (Elem.F16, Elem.BF16)
 
 
 class TypeContext:
@@ -69,8 +69,6 @@ class TypeContext:
             elem = ELEMS[node.name]
             if node.args is not None:
                 raise fail("E0205", f"`{node.name}` takes no arguments", node.span, help=f"dimensions stand in brackets: `{node.name}[n]`")
-            if elem in NOT_YET:
-                raise unsupported(f"the type `{node.name}`", node.span)
             return tensor(elem, dims)
         variable = self.type_variable(node.name)
         if variable is not None:
@@ -81,7 +79,7 @@ class TypeContext:
         if not isinstance(entity, StructEntity):
             kind = "is no type" if entity is not None else "is unknown"
             names = [*ELEMS, *(n for n, e in self.module.names.items() if isinstance(e, StructEntity))]
-            raise fail("E0205", f"the type `{node.name}` {kind}", node.span, help=near(node.name, names))
+            raise fail("E0205", f"the type `{node.name}` {kind}", node.span, help=habits.TYPES.get(node.name) or near(node.name, names))
         return self._struct(entity, node, dims)
 
     def _variable(self, variable: Pattern, dims: tuple[Dim, ...], node: ast.TypeName) -> Pattern:

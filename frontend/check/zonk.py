@@ -20,6 +20,7 @@ from tlc.frontend.check.outline import close
 from tlc.frontend.check.pending import Closed, Outline, PendingCall, PendingConst, PendingGrad, PendingRandom
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.dims import Dim
+from tlc.frontend.narrow_reals import NARROW, nearest
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type
 
@@ -97,9 +98,12 @@ class Zonk:
 
     def _random(self, e: PendingRandom) -> typed.Expr:
         type = self.type(e.type)
-        decl = self.session.helper("random", f"{e.name}_{type}")
+        assert isinstance(type, TensorType)
+        drawn = TensorType(Elem.F32) if type.elem in NARROW else type
+        decl = self.session.helper("random", f"{e.name}_{drawn}")
         ref = self.session.instances.request(decl, {}, {}, self.instance, e.span)
-        return typed.Call(ref, (self.expr(e.key), self.expr(e.counter)), type=type, span=e.span)
+        call = typed.Call(ref, (self.expr(e.key), self.expr(e.counter)), type=drawn, span=e.span)
+        return call if drawn == type else typed.Op("convert", (call,), type=type, span=e.span)
 
     def _op(self, e: typed.Op) -> typed.Expr:
         type = self.type(e.type)
@@ -189,13 +193,10 @@ def fit(value: int | float, elem: Elem, e: typed.Expr) -> int | float:
         if isinstance(value, int) and abs(value) > 1 << 1000:
             raise fail("E0305", f"the number does not fit into `{elem}`", e.span)
         out = float(value)
-        if elem is Elem.F32 and math.isfinite(out):
-            with np.errstate(over="ignore"):
-                single = float(np.float32(out))
-            if math.isinf(single):
-                raise fail("E0305", f"the number is too large for `{elem}`", e.span, help="write it with the suffix `f64`")
-            return single
-        return out
+        rounded = nearest(out, elem)
+        if math.isinf(rounded) and math.isfinite(out):
+            raise fail("E0305", f"the number is too large for `{elem}`", e.span, help="write it with the suffix `f64`")
+        return rounded
     assert isinstance(value, int)
     info = np.iinfo(DTYPES[elem])
     if not info.min <= value <= info.max:

@@ -123,7 +123,7 @@ class Generator(Expressions):
     def function(self) -> None:
         scope, params, names, sizes, found = self.signature()
         result = self.type(scope) if self.chance(0.6) else self.scalar_type()
-        f = self.name("f")
+        f = self.name("g")
         scope.result = result
         self.py += found
         if self.chance(0.3):

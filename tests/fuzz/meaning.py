@@ -475,7 +475,9 @@ def show(value: Value, elem: str, spec: str = "") -> str:
     if elem == "bool":
         return format("true" if value else "false", spec)
     if elem in REALS:
-        return format(float(value), spec) if spec else str(value) if elem == "f32" else repr(float(value))
+        if spec:
+            return format(float(value), spec)
+        return repr(float(np.format_float_scientific(value, unique=True)))  # the digits of its own type, laid out as Python does
     return format(value, spec)
 
 

@@ -102,6 +102,13 @@ CASES = {
         "var w: i64[?] = y\nwhile len(w) < 5 { w = concat(w, w) }\nprint(w, sum[i] w[i] * w[i])\n",
         ["[1 2] 2 [2 3]", "[1 2 1 2 1 2 1 2] 20"],
     ),
+    "foreign": (
+        "extern fn labs(x: i64) -> i64\nextern fn abs(x: i32) -> i32\nextern fn powf(x: f32, y: f32) -> f32\n"
+        "extern fn fmax(x: f64, y: f64) -> f64\nextern fn srand(seed: u32)\nextern fn rand() -> i32\n"
+        "print(labs(-5), abs(-3i32), powf(2.0, 3.0), fmax([1.0, 4.0], 2.0))\n"
+        "srand(7u32)\nlet first = rand()\nsrand(7u32)\nprint(first == rand())\n",
+        ["5 3 8.0 [2. 4.]", "true"],
+    ),
     "lifting": (
         "fn add(x: f32, y: f32) -> f32 = x + y\nfn momentum(p: f32, g: f32) -> (f32, f32) = (p - g, 0.5 * g)\n"
         "struct M { a: f32[2], n: i64 }\nlet m = M(a = [1.0, 2.0], n = 7)\nlet (p, v) = momentum(m, m + 1.0)\n"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tlc.backends.llvm import jit, scalar
+from tlc.backends.llvm import jit, narrow, scalar
+from tlc.frontend.narrow_reals import from_memory, rounded, to_memory
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
 
 LANES = 8
-UNSUPPORTED = (Elem.F16, Elem.BF16, Elem.STR)
+UNSUPPORTED = (Elem.STR,)
 
 
 class Body:
@@ -58,13 +60,16 @@ def function(name: str, op: str, result: Elem, operands: list[Elem], lanes: int)
 def samples(elem: Elem, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Special and random values of a type."""
     dtype = DTYPES[elem]
+    if elem is Elem.BF16:
+        return np.asarray(rounded(samples(Elem.F32, rng), elem))
     if elem is Elem.BOOL:
         return np.array([False, True])
     if elem.is_real:
         tiny, big = np.finfo(dtype).tiny, np.finfo(dtype).max
         special = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.inf, -np.inf, np.nan, tiny, -tiny, tiny / 4, big, -big, 3.0, -7.25,
                    2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 127.0, 128.0, -129.0, 255.5, 256.0, 0.1]  # fmt: skip
-        return np.concatenate([np.array(special, dtype), (rng.standard_normal(34) * 10.0 ** rng.integers(-3, 6, 34)).astype(dtype)])
+        with np.errstate(over="ignore"):
+            return np.concatenate([np.array(special, dtype), (rng.standard_normal(34) * 10.0 ** rng.integers(-3, 6, 34)).astype(dtype)])
     info = np.iinfo(dtype)
     special = [info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 7, 31, 32, 33, 64]
     special += [-1, -2, -3, -7] if info.min < 0 else []
@@ -97,8 +102,16 @@ def cases() -> list[tuple[str, Elem, tuple[Elem, ...]]]:
 CASES = cases()
 
 
-@pytest.fixture(scope="module")
-def compiled() -> jit.Loaded:
+@pytest.fixture(scope="module", params=["as this CPU does", "as any CPU can"])
+def compiled(request: pytest.FixtureRequest) -> Iterator[jit.Loaded]:
+    """All functions; also with f16 converted by integer arithmetic, as on a CPU without instructions for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "as any CPU can":
+            patch.setattr(narrow, "converts_f16", lambda: False)
+        yield compiled_functions()
+
+
+def compiled_functions() -> jit.Loaded:
     text = []
     for k, (name, result, operands) in enumerate(CASES):
         for lanes in (1, LANES):
@@ -119,9 +132,11 @@ def test_every_op_agrees_with_evaluate(compiled: jit.Loaded, lanes: int) -> None
         n = len(columns[0])
         padded = -(-n // LANES) * LANES
         args = [np.ascontiguousarray(np.resize(c, padded)) for c in columns]
-        out = np.zeros(padded, DTYPES[result])
+        out = np.zeros(padded, np.uint16 if result is Elem.BF16 else DTYPES[result])
+        stored = [to_memory(a) if e is Elem.BF16 else a for a, e in zip(args, operands, strict=True)]
         f = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(args)), ctypes.c_int64)(compiled.address(f"f{k}_{lanes}"))
-        f(out.ctypes.data, *(a.ctypes.data for a in args), padded)
+        f(out.ctypes.data, *(a.ctypes.data for a in stored), padded)
+        out = from_memory(out) if result is Elem.BF16 else out
         expected = np.asarray(SCALAR_OPS[name].evaluate(result, *args)).astype(DTYPES[result], copy=False)
         if not same_bits(out, expected):
             i = int(np.nonzero([not same_bits(out[j : j + 1], expected[j : j + 1]) for j in range(padded)])[0][0])
@@ -133,7 +148,7 @@ def same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     """Equal bits; any NaN equals any NaN."""
     if a.dtype.kind != "f":
         return bool((a == b).all())
-    view = {4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
+    view = {2: np.uint16, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
     return bool(((a.view(view) == b.view(view)) | (np.isnan(a) & np.isnan(b))).all())
 
 

@@ -1,0 +1,47 @@
+"""For tests: whole programs from text, natively with every stage verified, and by the interpreter of unoptimized SSA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ssa_services import Recorder
+
+from tlc.backends.runtime.native import Native
+from tlc.driver import pipeline
+from tlc.driver.options import Options
+from tlc.frontend.source import Source
+from tlc.frontend.typed import Program
+from tlc.ssa.interp import Stop
+
+Values = Mapping[str, bool | int | float | str]
+
+
+def both(text: str, values: Values | None = None, level: int = 2) -> list[str]:
+    """The lines that a program prints, which are the same in both ways; a stop is the last line."""
+    program = pipeline.front(Source("test.tl", text))
+    expected = interpreted(program, values)
+    assert natively(program, values, level) == expected
+    return expected
+
+
+def options(program: Program, values: Values | None, level: int = 2) -> Options:
+    defaults = {f.name: f.default for f in program.flags if f.default is not None}
+    return Options(level, verify=True, flags={**defaults, **(values or {})})
+
+
+def interpreted(program: Program, values: Values | None = None) -> list[str]:
+    services = Recorder()
+    try:
+        pipeline.interpret(program, options(program, values), services)
+    except Stop as e:
+        services.lines.append(e.message)
+    return "\n".join(services.lines).splitlines()
+
+
+def natively(program: Program, values: Values | None = None, level: int = 2) -> list[str]:
+    services = Recorder()
+    try:
+        Native(pipeline.build(program, options(program, values, level), {}), services).run()
+    except Stop as e:
+        services.lines.append(e.message)
+    return "\n".join(services.lines).splitlines()
