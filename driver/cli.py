@@ -106,24 +106,14 @@ def main(argv: Sequence[str]) -> int:
             return _version()
         _refuse(request)
         return _dispatch(request)
-    except UsageError as error:
-        report.message(str(error), form)
-        return USAGE
-    except CompileError as error:
-        report.diagnostics(error.diagnostics, form)
-        return COMPILE
-    except KeyboardInterrupt:
-        report.message("stopped by Ctrl-C", form)
-        return INTERRUPTED
-    except BrokenPipeError:
-        return _closed()
-    except Exception as error:
-        return _failed(error, argv, form)
+    except (Exception, KeyboardInterrupt) as error:
+        return _answer(error, argv, form)
 
 
 def help_text() -> str:
     """What `tlc --help` prints."""
     usage = [("tlc [flags] PROGRAM.tl [flags of its main]", "compile a program and run it")]
+    usage += [("tlc [flags]", "the interactive prompt; without a terminal, entries from standard input")]
     usage += [(f"tlc [flags] {command.name} {command.words}".rstrip(), command.doc) for command in COMMANDS if command.run is not None]
     width = max(len(left) for left, _ in usage)
     lines = [f"  {left:{width}}  {right}" for left, right in usage]
@@ -132,7 +122,7 @@ def help_text() -> str:
 
 def _dispatch(request: Request) -> int:
     if not request.words:
-        raise UsageError("no program given; the interactive prompt is not supported yet (`tlc --help` says what is)")
+        return _repl(request)
     first, *rest = request.words
     command = next((c for c in COMMANDS if c.name == first), None)
     if command is not None:
@@ -185,7 +175,7 @@ def _run(request: Request) -> int:
 def _interpret(request: Request, source: Source, args: list[str], services: Services) -> None:
     from tlc.driver import pipeline
 
-    program = pipeline.front(source)
+    program = _front(request, source)
     values = _main_flags(source.path, program, args)
     if values is not None:
         pipeline.interpret(program, request.options(values), services)
@@ -203,13 +193,24 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
     if executable is None:
         from tlc.driver import pipeline
 
-        program = pipeline.front(source)
+        program = _front(request, source)
         values = _main_flags(source.path, program, args)
         if values is None:
             return
         executable = pipeline.build(program, request.options(values), kept)
-        kept.keep(command, executable, program.sources)
+        if not program.warnings:  # they are said again each time
+            kept.keep(command, executable, program.sources)
     Native(executable, services).run()
+
+
+def _front(request: Request, source: Source) -> Program:
+    """The checked program, when its warnings are said."""
+    from tlc.driver import pipeline
+
+    program = pipeline.front(source)
+    if program.warnings:
+        report.diagnostics(program.warnings, request.form)
+    return program
 
 
 def _check(request: Request) -> int:
@@ -217,12 +218,10 @@ def _check(request: Request) -> int:
     if not request.words:
         raise UsageError("`tlc check` needs a program")
     sources = [_source(path) for path in request.words]
-    from tlc.driver import pipeline
-
     status = OK
     for source in sources:
         try:
-            pipeline.front(source)
+            _front(request, source)
         except CompileError as error:
             report.diagnostics(error.diagnostics, request.form)
             status = COMPILE
@@ -305,6 +304,16 @@ def _cache(request: Request) -> int:
     return OK
 
 
+def _repl(request: Request) -> int:
+    if request.words:
+        raise UsageError(f"`tlc repl` takes no arguments, found `{' '.join(request.words)}`")
+    from tlc.driver.entries import Session
+    from tlc.driver.repl import Repl
+
+    session = Session(request.options({}), bool(request.flags["interp"]))
+    return Repl(session, STAGES, lambda error, words: _answer(error, words, request.form)).run(sys.stdin)
+
+
 def _data(request: Request) -> int:
     from tlc.backends.runtime.datasets import DATA_SETS
     from tlc.driver import data_command
@@ -344,6 +353,7 @@ COMMANDS = (
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),
     Command("data",    "[get NAME ...]",                 "list the data sets, or fetch one",                _data),
+    Command("repl",    "",                               "what `tlc` alone does",                           _repl),
     *(Command(name, "", "", None) for name in TO_COME),
 )
 # fmt: on
@@ -379,7 +389,25 @@ def _main_flags(path: str, program: Program, args: Sequence[str]) -> dict[str, V
         return None
 
 
-def _failed(error: Exception, argv: Sequence[str], form: str) -> int:
+def _answer(error: BaseException, argv: Sequence[str], form: str) -> int:
+    """Say an error, in the words of its kind; gives the exit status."""
+    match error:
+        case UsageError():
+            report.message(str(error), form)
+            return USAGE
+        case CompileError():
+            report.diagnostics(error.diagnostics, form)
+            return COMPILE
+        case KeyboardInterrupt():
+            report.message("stopped by Ctrl-C", form)
+            return INTERRUPTED
+        case BrokenPipeError():
+            return _closed()
+        case _:
+            return _failed(error, argv, form)
+
+
+def _failed(error: BaseException, argv: Sequence[str], form: str) -> int:
     """The running program stopped itself, or the compiler has a fault."""
     from tlc.backends.runtime.stop import RuntimeStop
     from tlc.driver import crash

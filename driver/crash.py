@@ -9,7 +9,7 @@ import hashlib
 import platform
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 
 from tlc.frontend import disk_cache
@@ -20,7 +20,7 @@ PACKAGES = ("tlc", "numpy", "llvmlite", "ply")
 
 def versions() -> str:
     """The versions that a report needs, in one line."""
-    return ", ".join([f"{name} {_version(name)}" for name in PACKAGES] + [f"Python {platform.python_version()}", platform.platform()])
+    return ", ".join([f"{name} {version(name)}" for name in PACKAGES] + [f"Python {platform.python_version()}", platform.platform()])
 
 
 def describe(error: BaseException, arguments: Sequence[str], program: Path | None) -> str:
@@ -69,8 +69,9 @@ def _save(error: BaseException, arguments: Sequence[str], program: Path | None, 
     return folder
 
 
-def _version(name: str) -> str:
+def version(name: str) -> str:
+    """That of an installed package."""
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return "unknown"

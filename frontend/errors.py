@@ -610,6 +610,14 @@ _ROWS = [
         'use data\n\nfn main() {\n  let digits = data.mnist("test")\n  print(digits.n)\n}\n',
     ),
     # ---------------------------------------------------------------- W0xxx: warnings
+    ErrorRow(
+        "W0001",
+        "perhaps a misspelt dimension",
+        "A dimension variable of three or more letters is used once, and another name is one letter away from it. It is a dimension of its "
+        "own, which is allowed, and seldom meant.",
+        "fn f(x: f32[batch, n], y: f32[bacth]) -> f32[batch] = for[b] sum(x[b])\n",
+        "fn f(x: f32[batch, n], y: f32[batch]) -> f32[batch] = for[b] y[b] * sum(x[b])\n",
+    ),
 ]
 
 ERRORS: dict[str, ErrorRow] = {row.code: row for row in _ROWS}

@@ -31,12 +31,14 @@ class Lexed:
     """The tokens of a source, what was wrong with its words, and the documentation of the file.
 
     `cuts`: indices of the tokens where a definition began although brackets were open, which were then forgotten.
+    `waits`: nothing is wrong but that the text ends inside brackets, or with documentation that belongs to nothing yet.
     """
 
     tokens: list[Token]
     cuts: list[int]
     diagnostics: list[Diagnostic]
     doc: str
+    waits: bool = False
 
 
 @dataclass
@@ -92,6 +94,8 @@ def tokenize(source: Source) -> Lexed:
             read_number(token, words.report)
         elif kind == "TEXT":
             read_text(token, words.report)
+        elif kind == "AT" and not out:
+            token.type = "ATTRIBUTE"  # behind a newline, `_ends_statement` decides
         if words.restarted:
             words.restarted = False
             cuts.append(len(out))
@@ -101,13 +105,14 @@ def tokenize(source: Source) -> Lexed:
                 out.append(newline)
             newline = None
         out.append(token)
+    waits = bool(words.open or docs.lines) and not words.diagnostics and all(o.type != "STRING_START" for o in words.open)
     docs.drop(not out)
     if any(opening.type == "STRING_START" for opening in words.open):
         leave_string(lexer, len(source.text))
     if words.open:
         end = max(0, len(source.text.rstrip()))
         words.report_unclosed(Span(source, end, end), "the file ends here")
-    return Lexed(out, cuts, words.diagnostics, docs.file_doc)
+    return Lexed(out, cuts, words.diagnostics, docs.file_doc, waits)
 
 
 def _classify(token: Token, before: list[Token], text: str) -> None:

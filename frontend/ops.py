@@ -10,6 +10,7 @@ width, a real converts to an integer by truncation, saturating, NaN to 0).
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -60,9 +61,14 @@ class ScalarOp:
 
 
 def _quiet(f: Callable[..., Any]) -> Evaluate:
+    """`f` without NumPy's warnings, in the element type that is asked for. Python's operators are NumPy's, and quicker on scalars."""
+
     def evaluate(elem: Elem, *args: Any) -> Any:
         with np.errstate(all="ignore"):
-            return np.asarray(f(*args)).astype(DTYPES[elem], copy=False)[()]
+            result, dtype = f(*args), DTYPES[elem]
+            if isinstance(result, np.generic) and result.dtype is dtype:
+                return result
+            return np.asarray(result).astype(dtype, copy=False)[()]
 
     return evaluate
 
@@ -111,18 +117,34 @@ def _sign(a: Any) -> Any:
 def fma32(a: Any, b: Any, c: Any) -> Any:
     """a * b + c rounded once, for float32.
 
-    The product is exact in float64, the sum is rounded to odd there, and rounding that to float32 is then right.
+    The product of two floats is exact in f64. Their sum is rounded there, and then to float32; to round twice is wrong only
+    where the first rounding lands half way between two floats, for then what it dropped decides. A float keeps 29 bits less
+    than an f64. A subnormal one keeps fewer still, so there all sums are looked at. The few that remain are rounded to odd.
     """
     with np.errstate(all="ignore"):
-        p = np.asarray(a, np.float64) * np.asarray(b, np.float64)
-        c64 = np.asarray(c, np.float64)
-        s = p + c64
-        t = s - p
-        error = (p - (s - t)) + (c64 - t)
-        even = (np.asarray(s).view(np.int64) & 1) == 0
-        fix = (error != 0) & even & np.isfinite(s)
-        s = np.where(fix, np.nextafter(s, np.where(error > 0, np.inf, -np.inf)), s)
-        return s.astype(np.float32)[()]
+        product = np.asarray(np.asarray(a, np.float64) * np.asarray(b, np.float64))
+        addend = np.asarray(c, np.float64)
+        total = np.asarray(product + addend)
+        doubtful = np.asarray((total.view(np.int64) & 0x1FFFFFFF) == 0x10000000)
+        doubtful |= (np.abs(total) < _LEAST_NORMAL) & (total != 0)
+        if doubtful.any():
+            x, y = (np.broadcast_to(v, total.shape)[doubtful] for v in (product, addend))
+            total[doubtful] = _to_odd(x, y, total[doubtful])
+        return total.astype(np.float32)[()]
+
+
+_LEAST_NORMAL = 2.0**-126
+
+
+def _to_odd(x: Any, y: Any, total: Any) -> Any:
+    """x + y rounded to odd: of the two f64 around an inexact sum, the one whose last bit is 1. `total` is x + y rounded to nearest.
+
+    To round that to a type of fewer bits is right (Boldo and Melquiond 2008). The error of `total` is Knuth's.
+    """
+    back = total - x
+    error = (x - (total - back)) + (y - back)
+    fix = (error != 0) & ((total.view(np.int64) & 1) == 0) & np.isfinite(total)
+    return np.where(fix, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
 
 
 @cache
@@ -175,30 +197,30 @@ def _elementary(name: str) -> Evaluate:
 
 # name, operands, takes, gives, meaning
 _ROWS = [
-    ScalarOp("add", 2, NUMS, "same", _quiet(np.add), commutative=True, symbol="+"),
-    ScalarOp("sub", 2, NUMS, "same", _quiet(np.subtract), symbol="-"),
-    ScalarOp("mul", 2, NUMS, "same", _quiet(np.multiply), commutative=True, symbol="*"),
-    ScalarOp("div", 2, REALS, "same", _quiet(np.divide), symbol="/"),
+    ScalarOp("add", 2, NUMS, "same", _quiet(operator.add), commutative=True, symbol="+"),
+    ScalarOp("sub", 2, NUMS, "same", _quiet(operator.sub), symbol="-"),
+    ScalarOp("mul", 2, NUMS, "same", _quiet(operator.mul), commutative=True, symbol="*"),
+    ScalarOp("div", 2, REALS, "same", _quiet(operator.truediv), symbol="/"),
     ScalarOp("floordiv", 2, NUMS, "same", _quiet(_floordiv), symbol="//"),
     ScalarOp("mod", 2, NUMS, "same", _quiet(_mod), symbol="%"),
-    ScalarOp("neg", 1, NUMS, "same", _quiet(np.negative), symbol="-"),
-    ScalarOp("abs", 1, NUMS, "same", _quiet(np.abs)),
+    ScalarOp("neg", 1, NUMS, "same", _quiet(operator.neg), symbol="-"),
+    ScalarOp("abs", 1, NUMS, "same", _quiet(operator.abs)),
     ScalarOp("sign", 1, NUMS, "same", _quiet(_sign)),
     ScalarOp("max", 2, NUMS, "same", _quiet(_maximum), commutative=True),
     ScalarOp("min", 2, NUMS, "same", _quiet(_minimum), commutative=True),
     ScalarOp("fma", 3, REALS, "same", _fma),
-    ScalarOp("and", 2, BITS, "same", _quiet(np.bitwise_and), commutative=True, symbol="&"),
-    ScalarOp("or", 2, BITS, "same", _quiet(np.bitwise_or), commutative=True, symbol="|"),
-    ScalarOp("xor", 2, BITS, "same", _quiet(np.bitwise_xor), commutative=True, symbol="^"),
-    ScalarOp("not", 1, BITS, "same", _quiet(np.invert), symbol="~"),
+    ScalarOp("and", 2, BITS, "same", _quiet(operator.and_), commutative=True, symbol="&"),
+    ScalarOp("or", 2, BITS, "same", _quiet(operator.or_), commutative=True, symbol="|"),
+    ScalarOp("xor", 2, BITS, "same", _quiet(operator.xor), commutative=True, symbol="^"),
+    ScalarOp("not", 1, BITS, "same", _quiet(operator.invert), symbol="~"),
     ScalarOp("shl", 2, INTS, "same", _quiet(_shl), symbol="<<"),
     ScalarOp("shr", 2, INTS, "same", _quiet(_shr), symbol=">>"),
     ScalarOp("eq", 2, ANY, "bool", _quiet(np.equal), commutative=True, symbol="=="),
     ScalarOp("ne", 2, ANY, "bool", _quiet(np.not_equal), commutative=True, symbol="!="),
-    ScalarOp("lt", 2, NUMS, "bool", _quiet(np.less), symbol="<"),
-    ScalarOp("le", 2, NUMS, "bool", _quiet(np.less_equal), symbol="<="),
-    ScalarOp("gt", 2, NUMS, "bool", _quiet(np.greater), symbol=">"),
-    ScalarOp("ge", 2, NUMS, "bool", _quiet(np.greater_equal), symbol=">="),
+    ScalarOp("lt", 2, NUMS, "bool", _quiet(operator.lt), symbol="<"),
+    ScalarOp("le", 2, NUMS, "bool", _quiet(operator.le), symbol="<="),
+    ScalarOp("gt", 2, NUMS, "bool", _quiet(operator.gt), symbol=">"),
+    ScalarOp("ge", 2, NUMS, "bool", _quiet(operator.ge), symbol=">="),
     ScalarOp("select", 3, ANY, "same", _quiet(np.where)),
     ScalarOp("isnan", 1, REALS, "bool", _quiet(np.isnan)),
     ScalarOp("floor", 1, REALS, "same", _quiet(np.floor)),

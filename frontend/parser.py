@@ -34,6 +34,21 @@ def parse(source: Source) -> ast.Module:
     return ast.Module(source, definitions, stmts, lexed.doc)
 
 
+def incomplete(source: Source) -> bool:
+    """Whether more lines could make an entry of the REPL whole: a bracket is open, or the parser wants more at the end of the text."""
+    lexed = tokenize(source)
+    if lexed.waits or lexed.diagnostics:
+        return lexed.waits
+    run = Run(source, lexed.tokens, 0)
+    try:
+        run.items()
+    except narrow.Stop:
+        return False
+    except _Unexpected:
+        return bool(lexed.tokens) and run.at >= len(lexed.tokens)
+    return False
+
+
 def _parse_all(source: Source, lexed: Lexed) -> tuple[list[Any], list[Diagnostic]]:
     """The items and the mistakes. One pass if there are none; after one, the next pass begins where a definition does."""
     count = len(lexed.tokens)

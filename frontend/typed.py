@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+from tlc.frontend.diagnostics import Diagnostic
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import NOWHERE, Source, Span
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type
@@ -422,7 +423,7 @@ class Flag:
 class Program:
     """Instances that `main` reaches, callees before callers where there is no recursion. `main` is None for a library.
 
-    `sources` are the program's own files, that of `main` first.
+    `sources` are the program's own files, that of `main` first. `warnings` are what is allowed and looks like a mistake.
     """
 
     functions: dict[str, Function]
@@ -430,6 +431,7 @@ class Program:
     flags: tuple[Flag, ...]
     doc: str = ""
     sources: tuple[Source, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 # ---------------------------------------------------------------- leaves

@@ -131,6 +131,11 @@ def t_NUMBER(t: Any) -> Any:
     r"0[xXbBoO]\w+|[0-9][0-9_]*(\.[0-9][0-9_]*)?([eE][+-]?[0-9][0-9_]*)?\w*|\.[0-9]\w*"
     text, end = t.lexer.lexdata, t.lexer.lexpos
     after = text[end : end + 2]
+    if "." in t.value and after[:1] == "." and after[1:].isdigit():
+        t.lexer.lexpos = end = re.compile(r"[.\w]*").match(text, end).end()  # type: ignore[union-attr]
+        t.lexer.words.report("E0108", f"`{text[t.lexpos : end]}` has two points", t.lexer.words.span(t.lexpos, end))
+        t.value = "0.0"
+        return t
     bare_point = after[:1] == "." and not (after[1:] == "." or after[1:].isidentifier())
     words: Words = t.lexer.words
     if t.value[0] == "." and re.match(r"[\w)\]]", text[t.lexpos - 1 : t.lexpos]):

@@ -2,11 +2,12 @@
 
     Interpreter(module, services).call("main", [np.int64(3)])
 
-A scalar is a NumPy scalar of `DTYPES` (a `str` is a Python `str`), a tensor an `ndarray`; nothing is changed in place. It runs every
-stage: variables (`get`, `set`) before construction, SSA, and host code with `launch`, whose kernels the `launch` hook runs.
+A scalar is a NumPy scalar of `DTYPES` (a `str` is a Python `str`), a tensor an `ndarray`. It runs every stage: variables
+(`get`, `set`) before construction, SSA, and host code with `launch`, whose kernels the `launch` hook runs.
 
-Calls live on a stack of `Frame`s, not on Python's, so recursion is as deep as `MAX_CALLS`. Straight-line regions are
-evaluated over whole index arrays (`ssa/interp_grid.py`), others element by element.
+Calls live on a stack of `Frame`s, not on Python's, so recursion is as deep as `MAX_CALLS`. Three things are for speed alone: regions
+are evaluated over whole index arrays where that can be done (`ssa/interp_grid.py`), what an instruction does is looked up
+once (`Step`), and an `update` changes an array in place where nobody can tell (`ssa/interp_owned.py`).
 
 A `check` that fails raises `Stop`. What the verifier or a `check` should have excluded (an index out of range, a buffer's size) is
 an `InternalError`: a bug of the compiler, not of the program.
@@ -18,31 +19,36 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tlc.frontend import foreign
 from tlc.frontend.diagnostics import InternalError
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.ops import DTYPES, SCALAR_OPS, Evaluate
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
-from tlc.ssa.interp_grid import Grid, Straight, Unable, positions
+from tlc.ssa.interp_grid import LIMIT, Grid, Lifted, TooLarge, Unable, Way, Ways, positions, yielded
+from tlc.ssa.interp_owned import Owners, shared
+from tlc.ssa.interp_paths import Paths
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Type, Value
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import fold, fold_product, product
 from tlc.ssa.world import Services, Stop
 
+T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
 MAX_CALLS = 100_000  # calls in progress
 MAX_REGIONS = 1_000  # regions in progress: recursion through comprehensions
+FEW = 8  # elements whose branches and loops are not worth whole arrays
 
 
 Launch = Callable[[str, list[Array], list[Any]], None]  # kernel, outputs to fill, inputs
 Grad = Callable[[Instr, list[Any]], list[Any]]  # a `grad` instruction and its operands to its results
+Run = Callable[["Interpreter", Instr, list[Any], "Frame"], Sequence[Any]]  # an op and its operands to its results
 
 
 @dataclass
@@ -50,17 +56,41 @@ class Frame:
     """A call, or a region, in progress. A region shares `values` and `variables` with the code around it."""
 
     block: Block
-    at: int
     values: dict[Value, Any]
     variables: dict[str, Any]
+    at: int = 0  # the instruction that is next
+    owned: set[Value] = field(default_factory=set)  # see ssa/interp_owned.py
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an instruction does: `evaluate` for a scalar op, else `run`, which is None for a call."""
+
+    instr: Instr
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    elem: Elem
+    evaluate: Evaluate | None
+    run: Run | None
+    shared: tuple[Value, ...]  # operands that are not owned any more
 
 
 class Interpreter:
-    """Runs functions of one module, which must not change meanwhile. The tape of `push` and `pop` lives as long as the interpreter."""
+    """Runs functions of one module, which must not change meanwhile. The tape of `push` and `pop` lives as long as the interpreter.
 
-    def __init__(self, module: Module, services: Services, launch: Launch | None = None, grad: Grad | None = None) -> None:
+    `whole` says whether regions may be evaluated over whole arrays; it changes no result.
+    """
+
+    def __init__(
+        self, module: Module, services: Services, launch: Launch | None = None, grad: Grad | None = None, whole: bool = True
+    ) -> None:
         self.module, self.services, self.launch, self.grad = module, services, launch, grad
-        self.straight = Straight(module)
+        self.whole = whole
+        self.ways = Ways(module)
+        self.paths = Paths()
+        self.limits: dict[tuple[Region, tuple[int, ...]], int] = {}  # indices at a time, where fewer than `LIMIT`
+        self.steps: dict[Block, list[Step]] = {}
+        self.owners = Owners()
         self.tape: list[Any] = []
         self.calls = self.regions = 0  # in progress
 
@@ -81,29 +111,23 @@ class Interpreter:
     def execute(self, region: Region, args: list[Any], values: dict[Value, Any], variables: dict[str, Any]) -> tuple[list[Any], Terminator]:
         """Run a region, and the calls in it, to its `yield` or `return`; gives that terminator too."""
         values.update(zip(region.entry.params, args, strict=True))
-        stack = [Frame(region.entry, 0, values, variables)]
+        stack = [Frame(region.entry, values, variables)]
         while True:
             frame = stack[-1]
-            values = frame.values
-            if frame.at < len(frame.block.instrs):
-                instr = frame.block.instrs[frame.at]
-                frame.at += 1
-                operands = [values[v] for v in instr.operands]
-                if instr.op == "call":
-                    stack.append(self.enter(instr, operands))
-                else:
-                    values.update(zip(instr.results, self.step(instr, operands, frame), strict=True))
+            call = self.straight(frame)
+            if call is not None:
+                stack.append(self.enter(call, [frame.values[v] for v in call.operands]))
                 continue
             end = frame.block.terminator
             match end.op:
                 case "jump":
                     self.follow(frame, end, 0)
                 case "branch":
-                    self.follow(frame, end, 0 if values[end.own[0]] else 1)
+                    self.follow(frame, end, 0 if frame.values[end.own[0]] else 1)
                 case "unreachable":
                     raise InternalError(f"reached `unreachable` of block `{frame.block.name}` at {end.span}", "interpreter")
                 case _:
-                    results = [values[v] for v in end.operands]
+                    results = [frame.values[v] for v in end.operands]
                     stack.pop()
                     if not stack:
                         return results, end
@@ -111,9 +135,32 @@ class Interpreter:
                     caller = stack[-1]
                     caller.values.update(zip(caller.block.instrs[caller.at - 1].results, results, strict=True))
 
+    def straight(self, frame: Frame) -> Instr | None:
+        """Run a block from where it stands to the next call, which is given, or to its end."""
+        steps, values = self.prepared(frame.block), frame.values
+        for step in steps[frame.at :] if frame.at else steps:
+            frame.at += 1
+            if step.shared:
+                frame.owned.difference_update(step.shared)
+            if step.evaluate is not None:
+                values[step.results[0]] = step.evaluate(step.elem, *[values[v] for v in step.operands])
+            elif step.run is not None:
+                results = step.run(self, step.instr, [values[v] for v in step.operands], frame)
+                values.update(zip(step.results, results, strict=True))
+            else:
+                return step.instr
+        return None
+
+    def prepared(self, block: Block) -> list[Step]:
+        if block not in self.steps:
+            self.steps[block] = [_step(instr) for instr in block.instrs]
+        return self.steps[block]
+
     def follow(self, frame: Frame, end: Terminator, edge: int) -> None:
         """Take an edge: all its arguments are read before a parameter is written."""
         args = [frame.values[v] for v in end.args(edge)]
+        if frame.owned:
+            self.owners.follow(frame.owned, end, edge)
         frame.block, frame.at = end.targets[edge], 0
         frame.values.update(zip(frame.block.params, args, strict=True))
 
@@ -122,14 +169,7 @@ class Interpreter:
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise Stop(f"recursion is deeper than {MAX_CALLS} calls", instr.span, "recursion")
-        return Frame(function.body.entry, 0, dict(zip(function.params, operands, strict=True)), {})
-
-    def step(self, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
-        """The results of one instruction that is no call."""
-        row = SCALAR_OPS.get(instr.op)
-        if row is not None:
-            return (row.evaluate(instr.result.type.elem, *operands),)
-        return _OPS[instr.op](self, instr, operands, frame)
+        return Frame(function.body.entry, dict(zip(function.params, operands, strict=True)), {})
 
     # ------------------------------------------------------------ regions
 
@@ -142,16 +182,31 @@ class Interpreter:
         self.regions -= 1
         return out
 
-    def whole(self, instr: Instr, extents: tuple[int, ...], frame: Frame) -> list[Any] | None:
-        """The results over whole index arrays; None where the elements must be looked at one by one."""
-        if not self.straight(instr.regions[0]):
+    def over_arrays(self, instr: Instr, extents: tuple[int, ...], frame: Frame, evaluate: Callable[[Grid, int], T]) -> T | None:
+        """What `evaluate` gives, which is told how many indices it may take at a time; None where only single elements can tell."""
+        region, count = instr.regions[0], math.prod(extents)
+        way = self.ways(region)
+        if not self.whole or way is Way.SINGLE or (way is Way.BRANCHY and count < FEW):
             return None
-        grid = Grid(self.module, frame.values.__getitem__, frame.variables.__getitem__)
-        try:
-            return grid.scatter(instr, extents) if instr.op == "scatter" else grid.run(instr, extents)
-        except Unable as e:
-            self.straight.known[instr.regions[0]] = e.again
-            return None
+        limit = self.limits.get((region, extents), LIMIT)
+        while limit:
+            grid = Grid(self.module, self.paths, lambda v: Lifted(frame.values[v], 0), frame.variables.__getitem__)
+            try:
+                return evaluate(grid, limit)
+            except TooLarge as e:
+                limit = self.limits[region, extents] = min(limit, count) * LIMIT // e.size
+            except Unable as e:
+                if not e.again:
+                    self.ways.known[region] = Way.SINGLE
+                break
+        return None
+
+
+def _step(instr: Instr) -> Step:
+    row = SCALAR_OPS.get(instr.op)
+    elem = instr.results[0].type.elem if instr.results else Elem.BOOL
+    run = None if row or instr.op == "call" else _OPS[instr.op]
+    return Step(instr, instr.operands, instr.results, elem, row.evaluate if row else None, run, () if row else shared(instr))
 
 
 def _fit(value: Any, type: Type) -> Any:
@@ -204,7 +259,7 @@ def _const(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -
 
 def _tabulate(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     extents = _extents(operands, instr)
-    whole = self.whole(instr, extents, frame)
+    whole = self.over_arrays(instr, extents, frame, lambda grid, limit: grid.tabulate(instr, extents, limit))
     if whole is not None:
         return whole
     parts: list[list[Any]] = [[] for _ in instr.results]
@@ -220,16 +275,16 @@ def _tabulate(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame
         array = np.empty((len(part), *own), DTYPES[result.type.elem])
         for k, v in enumerate(part):
             array[k] = v
-        out.append(array.reshape(extents + own) if extents else _fit(part[0], result.type))
+        out.append(_fit(array.reshape(extents + own), result.type))
     return out
 
 
 def _reduce(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     extents = _extents(operands, instr)
-    whole = self.whole(instr, extents, frame)
+    whole = self.over_arrays(instr, extents, frame, lambda grid, limit: grid.reduce(instr, extents, limit))
     if whole is not None:
         return whole
-    elem = _yielded(instr.regions[0], instr)
+    elem = yielded(instr)
     columns: list[list[Any]] = [[], []]  # of a product its factors
     fused = False
     for index in np.ndindex(*extents):
@@ -248,26 +303,17 @@ def _reduce(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) 
     return (total[()],)
 
 
-def _yielded(region: Region, instr: Instr) -> Elem:
-    """The element type that a reduction's region yields."""
-    for block in region.blocks:
-        if block.terminator.op == "yield":
-            return block.terminator.operands[0].type.elem
-    return instr.results[0].type.elem
-
-
 def _scatter(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
-    x, extents = np.array(operands[0]), _extents(operands[1:], instr)
-    whole = self.whole(instr, extents, frame)
-    elem = instr.result.type.elem
+    x, extents = operands[0], _extents(operands[1:], instr)
+    whole = self.over_arrays(instr, extents, frame, lambda grid, limit: grid.scatter(instr, np.array(x, order="C"), extents, limit))
+    if whole is not None:
+        return (_fit(whole, instr.result.type),)
+    out, elem = np.array(x), instr.result.type.elem
     for index in np.ndindex(*extents):
-        if whole is not None:
-            *where, value = (column[index] for column in whole)
-        else:
-            *where, value = self.element(instr.regions[0], index, frame, instr.span)[0]
-        at = _inside(where, x, instr)
-        x[at] = SCALAR_OPS["add"].evaluate(elem, x[at], value)
-    return (x if x.ndim else x[()],)
+        *where, value = self.element(instr.regions[0], index, frame, instr.span)[0]
+        at = _inside(where, out, instr)
+        out[at] = SCALAR_OPS["add"].evaluate(elem, out[at], value)
+    return (_fit(out, instr.result.type),)
 
 
 def _index(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
@@ -281,9 +327,13 @@ def _update(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) 
     at = _inside(indices, x, instr)
     if np.shape(x[at]) != np.shape(part):
         raise InternalError(f"a part of shape {np.shape(part)} for one of {np.shape(x[at])}", f"`update` at {instr.span}")
-    out = np.array(x)
-    out[at] = part
-    return (_fit(out, instr.result.type),)
+    if instr.operands[0] in frame.owned and self.owners.dies(instr.operands[0], instr):
+        frame.owned.remove(instr.operands[0])
+    else:
+        x = np.array(x)
+    x[at] = part
+    frame.owned.add(instr.result)
+    return (x if x.ndim else x[()],)
 
 
 def _dim(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
@@ -405,7 +455,7 @@ def _free(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) ->
     return ()
 
 
-_OPS: dict[str, Callable[[Interpreter, Instr, list[Any], Frame], Sequence[Any]]] = {
+_OPS: dict[str, Run] = {
     "const": _const,
     "tabulate": _tabulate,
     "reduce": _reduce,

@@ -1,7 +1,7 @@
 """The meaning of `reduce` on arrays: the order of sums that ssa/ir.py states, NaN and ties of `max` and `argmax`.
 
-Everything here folds the last axis of an array, whose positions are the row-major order of the reduction's indices; the
-axes before it are independent reductions.
+A `Fold` is given the elements in row-major order of the reduction's indices, in runs along the last axis of an array; the
+axes before it are independent reductions. How the elements are cut into runs changes nothing.
 """
 
 from __future__ import annotations
@@ -36,64 +36,124 @@ def product(reduce: Instr, yielded: Value) -> Instr | None:
 
 def fold(op: str, order: str, elem: Elem, x: Array) -> Array:
     """`op` over the last axis of `x`; `argmax` and `argmin` give positions. `elem` is that of `x`."""
-    match op:
-        case "any":
-            return np.asarray(np.any(x, axis=-1))
-        case "all":
-            return np.asarray(np.all(x, axis=-1))
-        case "argmax" | "argmin":
-            if x.shape[-1] == 0:
-                return np.zeros(x.shape[:-1], np.int64)
-            return np.asarray((np.argmax if op == "argmax" else np.argmin)(x, axis=-1)).astype(np.int64)
-        case "max" | "min":
-            return _halve(op, elem, x)
-    if elem.is_real:
-        return (_chain if order == "chain" else _lanes)(op, elem, x)
-    ufunc = np.add if op == "sum" else np.multiply
-    return np.asarray(ufunc.reduce(x, axis=-1, dtype=DTYPES[elem]))
+    f = Fold(op, order, elem, x.shape[:-1])
+    f.take(x)
+    return f.result()
 
 
 def fold_product(elem: Elem, a: Array, b: Array) -> Array:
     """The sum of a * b over the last axis as one chain of fused multiply-adds. The other axes broadcast."""
-    n = np.broadcast_shapes(a.shape, b.shape)[-1]
-    a, b = np.broadcast_to(a, (*a.shape[:-1], n)), np.broadcast_to(b, (*b.shape[:-1], n))
-    total = np.zeros(np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), DTYPES[elem])
-    for k in range(n):
-        total = np.asarray(SCALAR_OPS["fma"].evaluate(elem, a[..., k], b[..., k], total))
-    return total
+    f = Fold("sum", "chain", elem, np.broadcast_shapes(a.shape[:-1], b.shape[:-1]))
+    f.take_product(a, b)
+    return f.result()
+
+
+class Fold:
+    """Reductions in progress, one for each element of an array of some shape. `elem` is the type of what is reduced."""
+
+    def __init__(self, op: str, order: str, elem: Elem, shape: tuple[int, ...]) -> None:
+        self.op, self.order, self.elem = op, order, elem
+        self.taken = 0  # elements so far
+        self.lanes = order == "lanes" and op in _STEP and elem.is_real
+        self.total = np.full((*shape, LANES) if self.lanes else shape, _unit(op, elem))
+        self.position = np.zeros(shape, np.int64)  # of the best element, for `argmax` and `argmin`
+
+    def take(self, x: Array) -> None:
+        """The next elements."""
+        if self.lanes:
+            self._take_lanes(x)
+        elif x.shape[-1]:
+            self._take_row(x)
+        self.taken += x.shape[-1]
+
+    def take_product(self, a: Array, b: Array) -> None:
+        """The next elements of a real chain, as factors that are not to be rounded: each is one fused multiply-add."""
+        n = np.broadcast_shapes(a.shape, b.shape)[-1]
+        a, b = np.broadcast_to(a, (*a.shape[:-1], n)), np.broadcast_to(b, (*b.shape[:-1], n))
+        for k in range(n):
+            self.total = np.asarray(SCALAR_OPS["fma"].evaluate(self.elem, a[..., k], b[..., k], self.total))
+        self.taken += n
+
+    def result(self) -> Array:
+        if self.op in ("argmax", "argmin"):
+            return self.position
+        if not self.lanes:
+            return self.total
+        lanes, half = self.total, LANES // 2
+        while half:
+            lanes = np.asarray(SCALAR_OPS[_STEP[self.op]].evaluate(self.elem, lanes[..., :half], lanes[..., half : 2 * half]))
+            half //= 2
+        return lanes[..., 0]
+
+    def _take_row(self, x: Array) -> None:
+        match self.op:
+            case "any":
+                self.total = self.total | np.any(x, axis=-1)
+            case "all":
+                self.total = self.total & np.all(x, axis=-1)
+            case "max" | "min":
+                self.total = self._step(self.total, _halve(self.op, self.elem, x))
+            case "argmax" | "argmin":
+                self._take_best(x)
+            case _ if self.elem.is_real:
+                self.total = _one_by_one(self.op, self.total, x, -1)
+            case _:  # integers wrap, in any order
+                self.total = self._step(self.total, _UFUNC[self.op].reduce(x, axis=-1, dtype=DTYPES[self.elem]))
+
+    def _take_best(self, x: Array) -> None:
+        """A later element wins if it is better, or the first NaN."""
+        at = (np.argmax if self.op == "argmax" else np.argmin)(x, axis=-1)
+        best = np.take_along_axis(x, at[..., None], -1)[..., 0]
+        with np.errstate(invalid="ignore"):
+            wins = (best > self.total) if self.op == "argmax" else (best < self.total)
+            wins |= np.isnan(best) & ~np.isnan(self.total)
+        wins |= self.taken == 0
+        self.total, self.position = np.where(wins, best, self.total), np.where(wins, at + self.taken, self.position)
+
+    def _take_lanes(self, x: Array) -> None:
+        """The element at position p goes to lane p mod 16: what fills up a row of lanes, then whole rows, then the rest."""
+        first = min(-self.taken % LANES, x.shape[-1])
+        rows = (x.shape[-1] - first) // LANES
+        self._take_part(x[..., :first], self.taken % LANES)
+        whole = x[..., first : first + rows * LANES].reshape((*x.shape[:-1], rows, LANES))
+        self.total = _one_by_one(self.op, self.total, whole, -2)
+        self._take_part(x[..., first + rows * LANES :], 0)
+
+    def _take_part(self, x: Array, lane: int) -> None:
+        part = self.total[..., lane : lane + x.shape[-1]]
+        part[...] = self._step(part, x)
+
+    def _step(self, a: Array, b: Array) -> Array:
+        return np.asarray(SCALAR_OPS[_STEP.get(self.op, self.op)].evaluate(self.elem, a, b))
 
 
 _STEP = {"sum": "add", "prod": "mul"}
-_UNIT = {"sum": 0.0, "prod": 1.0}
+_UFUNC = {"sum": np.add, "prod": np.multiply}
 
 
-def _chain(op: str, elem: Elem, x: Array) -> Array:
-    total = np.full(x.shape[:-1], _UNIT[op], DTYPES[elem])
-    for k in range(x.shape[-1]):
-        total = np.asarray(SCALAR_OPS[_STEP[op]].evaluate(elem, total, x[..., k]))
-    return total
+def _one_by_one(op: str, start: Array, x: Array, axis: int) -> Array:
+    """`start` and then the elements of `x` along an axis, each added (or multiplied) and rounded in turn."""
+    with np.errstate(all="ignore"):
+        steps = _UFUNC[op].accumulate(np.concatenate([np.expand_dims(start, axis), x], axis), axis)
+    return np.array(np.take(steps, -1, axis))
 
 
-def _lanes(op: str, elem: Elem, x: Array) -> Array:
-    step = SCALAR_OPS[_STEP[op]].evaluate
-    lanes = np.full((*x.shape[:-1], LANES), _UNIT[op], DTYPES[elem])
-    for start in range(0, x.shape[-1], LANES):
-        row = x[..., start : start + LANES]
-        width = row.shape[-1]
-        lanes[..., :width] = step(elem, lanes[..., :width], row)
-    half = LANES // 2
-    while half:
-        lanes = np.asarray(step(elem, lanes[..., :half], lanes[..., half : 2 * half]))
-        half //= 2
-    return lanes[..., 0]
+def _unit(op: str, elem: Elem) -> Any:
+    """What an empty reduction gives; of `max` and `min` the least and the greatest value."""
+    match op:
+        case "any" | "all":
+            return np.bool_(op == "all")
+        case "max" | "min" if elem.is_real:
+            return DTYPES[elem].type(-np.inf if op == "max" else np.inf)
+        case "max" | "min":
+            info = np.iinfo(DTYPES[elem])
+            return DTYPES[elem].type(info.min if op == "max" else info.max)
+        case _:
+            return DTYPES[elem].type(op == "prod")
 
 
 def _halve(op: str, elem: Elem, x: Array) -> Array:
-    """`max` and `min` do not depend on the order. Of an empty range, the least or greatest value."""
-    if x.shape[-1] == 0:
-        info: Any = np.finfo(DTYPES[elem]) if elem.is_real else np.iinfo(DTYPES[elem])
-        worst = (-np.inf if op == "max" else np.inf) if elem.is_real else (info.min if op == "max" else info.max)
-        return np.full(x.shape[:-1], worst, DTYPES[elem])
+    """`max` and `min` do not depend on the order."""
     while x.shape[-1] > 1:
         half = x.shape[-1] // 2
         folded = np.asarray(SCALAR_OPS[op].evaluate(elem, x[..., :half], x[..., half : 2 * half]))

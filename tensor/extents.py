@@ -102,6 +102,9 @@ class Extents:
                 return self._scalar(owner.operands[1 + axis])
             case "index":
                 return self._axis(owner.operands[0], len(owner.operands) - 1 + axis)
+            case "launch":
+                before = owner.results[: owner.results.index(tensor)]
+                return self._scalar(owner.operands[sum(r.type.rank for r in before) + axis])
             case op if op in _SAME_SHAPE:
                 return self._axis(owner.operands[0], axis)
             case "grad":

@@ -106,7 +106,8 @@ def is_flat(instr: Instr) -> bool:
     if instr.op != "tabulate":
         return len(region.blocks) == 1 and all(_is_simple(i, inside) for i in region.entry.instrs)
     if len(region.blocks) > 1:
-        return all(p.type.rank == 0 for b in region.blocks for p in b.params) and all(
+        passed = [v for b in region.blocks for v in (*b.params, *b.terminator.operands)]
+        return all(v.type.rank == 0 for v in passed) and all(
             _is_simple(i, inside) or is_scalar_call(i) or i.op == "check" for b in region.blocks for i in b.instrs
         )
     reductions = [i for i in region.entry.instrs if i.op == "reduce"]

@@ -22,12 +22,13 @@ which live in registers, not the buffer; so it does not keep one alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tlc.ssa.cfg import predecessors, reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, User, Value
 from tlc.ssa.liveness import Values, liveness
+from tlc.tensor.extents import Extents, Key
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Buffer, Kernel
 
@@ -102,8 +103,11 @@ class _Planner:
     kernels: Mapping[str, Kernel]
     consumed: Consumed
     borrowed: set[Value] = field(default_factory=set)
+    extents: dict[Value, tuple[Key, ...]] = field(default_factory=dict)
 
     def run(self) -> None:
+        extents = Extents(self.function)
+        self.extents = {v: extents.all(v) for v in _values(self.function) if v.type.rank}
         takes = self.consumed[self.function.name]
         self.borrowed = {p for p, taken in zip(self.function.params, takes, strict=True) if p.type.rank and not taken}
         live = liveness(self.function.body, tensor_reads)
@@ -170,6 +174,11 @@ class _Planner:
                 new = Instr("alloc", mine, (result.type,), span=launch.span, names=(result.name,))
                 planned.append(new)
                 over = new.result
+            elif self.extents[over] != self.extents[result]:  # the kernel reads it through a `reshape`
+                new = Instr("reshape", (over, *mine), (result.type,), span=launch.span, names=(over.name,))
+                planned.append(new)
+                inputs = tuple(new.result if v is over else v for v in inputs)
+                over = new.result
             buffers.append(over)
         launch.op, launch.operands = "run", (*buffers, *inputs)
 
@@ -224,6 +233,13 @@ class _Planner:
             else:
                 out.append(_copied(v, planned))
         return tuple(out), moved
+
+
+def _values(function: Function) -> Iterator[Value]:
+    for block in function.blocks:
+        yield from block.params
+        for instr in block.instrs:
+            yield from instr.results
 
 
 def _free(value: Value) -> Instr:

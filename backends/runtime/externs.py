@@ -6,6 +6,7 @@ the declared result, of its element type. A failure is a `RuntimeStop`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = ["EXTERNS", "RuntimeStop"]
 
 # the name as the typed AST has it: module, dot, function
 EXTERNS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "clock": lambda: (time.monotonic(),),  # () -> f64
     "data.read_mnist": read_mnist,  # (split: str) -> (u8[?n, 784], u8[?n])
     "data.read_text": read_text,  # (name: str) -> u8[?]
 }

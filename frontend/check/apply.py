@@ -14,7 +14,7 @@ from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, read
 from tlc.frontend.check.callee import function_of
-from tlc.frontend.check.cells import BOUNDS, Mismatch, elem_of
+from tlc.frontend.check.cells import BOUNDS, Mismatch, Pattern, elem_of
 from tlc.frontend.check.dimension import dims_of_value, extent_of, is_i64
 from tlc.frontend.check.functions import FunctionValue, Site
 from tlc.frontend.check.habits import argument_help
@@ -23,12 +23,12 @@ from tlc.frontend.check.pending import Outline
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Kind, Scope
 from tlc.frontend.check.signature import Bindings as Bound
-from tlc.frontend.check.signature import Parameter, Signature, finish, is_tree, match, rank_of, substitute
+from tlc.frontend.check.signature import Parameter, Signature, dims_of_type, finish, is_tree, match, rank_of, substitute
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
 from tlc.frontend.typed import Local, TypeParam
-from tlc.frontend.types import I64, UNIT, Elem, FunctionType, TensorType, TupleType
+from tlc.frontend.types import I64, UNIT, Elem, FunctionType, StructType, TensorType, TupleType
 
 Given = tuple[Parameter, ast.Expr | typed.Expr]  # a typed expression is a default that was checked in its own module
 
@@ -145,6 +145,8 @@ class Application:
         if trees:
             self._no_dims(trees)
             for p, v in zip(self.params, values, strict=True):
+                if isinstance(p.type, StructType | TupleType) and not is_tree(v.type):
+                    raise misfit(self.fn, p, v, Mismatch())
                 if not isinstance(p.type, TensorType) and is_tree(v.type):
                     raise misfit(self.fn, trees[0], values[self.params.index(trees[0])], Mismatch())
             return over_structs(self.body, operands, self.lift, self.span, what, any(_wants_real(p) for p in trees))
@@ -198,7 +200,14 @@ class Application:
         try:
             match(p.type, value.type, binds, bindable)
         except Mismatch as m:
-            raise misfit(self.fn, p, given, m) from None
+            raise misfit(self.fn, p, given, m, binds, self._bound_by(m.atom, p)) from None
+
+    def _bound_by(self, atom: DimVar | None, before: Parameter) -> Parameter | None:
+        """The parameter whose argument gave a dimension variable its value."""
+        for p in self.params[: self.params.index(before)]:
+            if atom is not None and p.type is not None and (p.dim == atom or atom in dims_of_type(p.type)):
+                return p
+        return None
 
     def _disagree(self, given: list[typed.Expr], m: Mismatch) -> Failed:
         labels = tuple(Label(v.span, f"`{p.name}` is `{v.type}`") for p, v in zip(self.params, given, strict=True) if dims_of_value(v))
@@ -221,8 +230,10 @@ def _wants_real(p: Parameter) -> bool:
     return elem.is_real if isinstance(elem, Elem) else isinstance(elem, TypeParam) and elem.bound == "float"
 
 
-def misfit(fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch) -> Failed:
-    """An argument that does not fit its parameter."""
+def misfit(
+    fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch, binds: Bound | None = None, by: Parameter | None = None
+) -> Failed:
+    """An argument that does not fit its parameter. What is wanted is said with the dimensions that are known; `by` gave the one that disagrees."""
     labels: list[Label] = []
     if p.span.source.text:
         labels.append(Label(p.span, f"`{p.name}: {p.type}` is wanted"))
@@ -231,13 +242,30 @@ def misfit(fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch) -> F
             labels.append(Label(v.span, f"`{v.name}` comes from here"))
     help = m.help
     if not help and isinstance(p.type, TensorType) and isinstance(value.type, TensorType):
-        wanted, found = elem_of(p.type), elem_of(value.type)
-        if isinstance(wanted, Elem) and isinstance(found, Elem) and wanted is not found and wanted.is_num:
-            help = f"convert with `{wanted}(...)`"
+        elem, found = elem_of(p.type), elem_of(value.type)
+        if isinstance(elem, Elem) and isinstance(found, Elem) and elem is not found and elem.is_num:
+            help = f"convert with `{elem}(...)`"
     elif not help and isinstance(p.type, TensorType) and isinstance(elem_of(p.type), TypeParam):
         help = f"its element type must be one of {', '.join(map(str, BOUNDS['num']))}"
-    message = f"the argument `{p.name}` of `{fn.name}` must be `{p.type}`, found `{value.type}`"
-    return fail("E0402", message, value.span, f"this is `{value.type}`", tuple(labels), help, (m.reason,) if m.reason else ())
+    wanted = _known(p.type, binds)
+    message = f"the argument `{p.name}` of `{fn.name}` must be `{wanted}`, found `{value.type}`"
+    notes = (f"`{m.atom}` is `{m.dims[0]}` by the argument `{by.name}`",) if by is not None and m.dims else m.notes
+    return fail("E0402", message, value.span, f"this is `{value.type}`", tuple(labels), help, notes)
+
+
+def _known(type: Pattern | None, binds: Bound | None) -> Pattern | None:
+    """The type of a parameter with the dimensions that are known by now."""
+
+    def put(d: Dim) -> Dim:
+        return d.substitute(binds.dims.get) if binds is not None else d
+
+    match type:
+        case TensorType():
+            return TensorType(type.elem, tuple(map(put, type.dims)))
+        case StructType():
+            return StructType(type.decl, tuple(put(a) if isinstance(a, Dim) else a for a in type.args), tuple(map(put, type.dims)))
+        case _:
+            return type
 
 
 def dim_atoms(value: typed.Expr) -> list[DimVar]:

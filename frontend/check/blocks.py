@@ -12,13 +12,13 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import unit
-from tlc.frontend.check.cells import NEVER, Mismatch, unify
+from tlc.frontend.check.cells import NEVER, Mismatch, elem_of, is_real, unify
 from tlc.frontend.check.flexible import renewed
 from tlc.frontend.check.report import Failed, fail, unsupported
 from tlc.frontend.check.scope import Kind
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.source import Span
-from tlc.frontend.types import BOOL, UNIT, TensorType, Type
+from tlc.frontend.types import BOOL, UNIT, Elem, TensorType, Type
 
 
 def diverges(s: typed.Stmt) -> bool:
@@ -111,9 +111,15 @@ def condition(body: Body, node: ast.Expr, what: str) -> typed.Expr:
             return cond
         except Mismatch:
             pass
-    help = (
-        "reduce it with `any(...)` or `all(...)`" if isinstance(cond.type, TensorType) and cond.type.dims else "compare it, as in `x != 0`"
-    )
+    help = "compare it, as in `x != 0`"
+    if isinstance(cond.type, TensorType) and cond.type.dims:
+        help = "reduce it with `any(...)` or `all(...)`"
+        help += "; element by element, `where(c, a, b)` chooses" if what == "if" else ""
+    elif isinstance(node, ast.Name | ast.Field) and isinstance(cond.type, TensorType) and elem_of(cond.type) is not Elem.STR:
+        text = node.span.source.text[node.span.start : node.span.end]
+        help = f"compare it: `{text} != {'0.0' if is_real(cond.type) else '0'}`"
+    elif isinstance(node, ast.Unary | ast.Binary) and not isinstance(cond.type, TensorType):
+        help = ""
     raise fail("E0312", f"the condition of `{what}` must be a scalar `bool`, found `{cond.type}`", node.span, help=help)
 
 
@@ -157,9 +163,9 @@ def if_value(body: Body, node: ast.IfExpr) -> typed.Expr:
 
 
 def _sides_differ(then: typed.Expr, other: typed.Expr, m: Mismatch) -> Failed:
-    labels = (Label(last_span(then), f"this side is `{then.type}`"),)
+    labels = (Label(last_span(then), f"this side is `{then.type}`"), *m.origins())
     message = "the sides of `if` have different types"
-    return fail("E0301", message, last_span(other), f"this side is `{other.type}`", labels, m.help, (m.reason,) if m.reason else ())
+    return fail("E0301", message, last_span(other), f"this side is `{other.type}`", labels, m.help, m.notes)
 
 
 def last_span(e: typed.Expr) -> Span:

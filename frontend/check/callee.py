@@ -73,7 +73,9 @@ def _of(body: Body, node: ast.Call) -> FunctionValue:
     assert isinstance(node.callee, ast.Name)
     name = node.callee.name
     if len(node.args) != 1 or node.args[0].name:
-        raise fail("E0603", f"`{name}` takes one function", node.span, help=f"the arguments follow: `{name}(f)(x)`")
+        wrt = any(a.name in ("wrt", "argnums") for a in node.args)
+        help = f"the parameter is named with the arguments: `{name}(f)(x, y, wrt = y)`" if wrt else f"the arguments follow: `{name}(f)(x)`"
+        raise fail("E0603", f"`{name}` takes one function", node.span, help=help)
     fn = function_of(body, node.args[0].value)
     if fn is None:
         raise fail("E0603", f"`{name}` takes a function", node.args[0].span, "this is none", help=f"the arguments follow: `{name}(f)(x)`")

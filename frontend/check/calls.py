@@ -23,7 +23,7 @@ from tlc.frontend.check.unknown import no_function, unknown_function
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.types import TensorType
+from tlc.frontend.types import StructType, TensorType
 
 
 @expression(ast.Call)
@@ -91,6 +91,15 @@ def _call(body: Body, fn: FunctionValue, node: ast.Call) -> typed.Expr:
 # ---------------------------------------------------------------- structs
 
 
+def _maker(entity: StructEntity) -> str:
+    """The function beside the struct that makes one: `nn.init_linear(k, I, O)`."""
+    for f in entity.module.names.values():
+        result = f.signature.result if isinstance(f, FunctionDecl) and f.signature is not None else None
+        if isinstance(f, FunctionDecl) and isinstance(result, StructType) and result.decl is entity.decl and not result.dims:
+            return f"`{f.name}({', '.join(p.name for p in f.node.params)})` makes one"
+    return ""
+
+
 def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], span: Span) -> typed.Expr:
     """`Linear(w = ..., b = ...)`; a dimension may be given by name too, as a claim."""
     decl = entity.decl
@@ -122,12 +131,12 @@ def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], 
             wanted = f.type
             labels = (Label(f.span, f"`{f.name}: {wanted}` is wanted"),)
             message = f"the field `{name}` of `{decl.name}` must be `{wanted}`, found `{value.type}`"
-            raise fail("E0402", message, a.value.span, f"this is `{value.type}`", labels, m.help, (m.reason,) if m.reason else ()) from None
+            help = m.help or _maker(entity)
+            raise fail("E0402", message, a.value.span, f"this is `{value.type}`", labels, help, m.notes) from None
     missing = [n for n in fields if n not in given]
     if missing:
-        raise fail(
-            "E0401", f"`{decl.name}` needs {', '.join(f'`{n}`' for n in missing)}", span, labels=(Label(decl.span, "declared here"),)
-        )
+        labels = (Label(decl.span, "declared here"),)
+        raise fail("E0401", f"`{decl.name}` needs {', '.join(f'`{n}`' for n in missing)}", span, "", labels, _maker(entity))
     try:
         finish(binds, dims)
     except Mismatch as m:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from tlc.frontend.dims import Dim
+from tlc.frontend.diagnostics import Label
+from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.source import Span
 from tlc.frontend.typed import TypeParam
 from tlc.frontend.types import INTS, REALS, Elem, FunctionType, StructType, TensorType, TupleType, Type
 
@@ -50,12 +52,26 @@ Pattern = Type | TypeParam  # a type in a signature
 
 
 class Mismatch(Exception):
-    """Two types do not fit; `reason` says what disagrees, `help` proposes a mend."""
+    """Two types do not fit; `reason` says what disagrees, `help` proposes a mend.
 
-    def __init__(self, reason: str = "", help: str = "") -> None:
+    `dims` are the dimensions that disagree, for labels that say where they came from; `atom` the variable of a signature that has both.
+    """
+
+    def __init__(self, reason: str = "", help: str = "", dims: tuple[Dim, ...] = (), atom: DimVar | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.help = help
+        self.dims = dims
+        self.atom = atom
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (self.reason,) if self.reason else ()
+
+    def origins(self, *beside: Span) -> tuple[Label, ...]:
+        """Where the dimensions that disagree came from, except for what is marked already."""
+        atoms = dict.fromkeys(a for d in self.dims for a in d.atoms())
+        return tuple(Label(a.span, f"`{a.name}` comes from here") for a in atoms if a.span.source.text and a.span not in beside)
 
 
 def tensor(elem: Element, dims: tuple[Dim, ...] = ()) -> TensorType:
@@ -155,7 +171,7 @@ def unify(a: Type, b: Type) -> None:
             for x, y, p in zip(a.args, b.args, a.decl.params, strict=True):
                 if isinstance(x, Dim) and isinstance(y, Dim):
                     if x != y:
-                        raise Mismatch(f"`{p.name}` is `{x}` on one side and `{y}` on the other")
+                        raise Mismatch(f"`{p.name}` is `{x}` on one side and `{y}` on the other", "", (x, y))
                 elif not isinstance(x, Dim) and not isinstance(y, Dim):
                     unify(x, y)
         case TupleType(), TupleType():
@@ -176,7 +192,7 @@ def unify(a: Type, b: Type) -> None:
 def unify_dims(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> None:
     for k, (x, y) in enumerate(zip(a, b, strict=True)):
         if x != y:
-            raise Mismatch(f"dimension {k} is `{x}` on one side and `{y}` on the other", dims_help(x, y))
+            raise Mismatch(f"dimension {k} is `{x}` on one side and `{y}` on the other", dims_help(x, y), (x, y))
 
 
 def dims_help(a: Dim, b: Dim) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, foreign, typed
 from tlc.frontend.check.flags import Main, make_main
+from tlc.frontend.check.misspelt import misspelt
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Poisoned, StructEntity
 from tlc.frontend.check.signature import Parameter, Signature, as_type, dims_of_type
@@ -203,12 +204,17 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
     context = SignatureContext(session, entity.module, type_params, own)
     names: dict[str, Span] = {}
     params: list[Parameter] = []
+    wrong = False
     for p in node.params:
-        if p.name in names:
-            raise fail("E0202", f"two parameters are named `{p.name}`", p.span, labels=(Label(names[p.name], "first here"),))
-        names[p.name] = p.span
-        assert p.type is not None
-        params.append(Parameter(p.name, context.type(p.type), p.span, p.default, own.get(p.name), p.doc))
+        try:
+            if p.name in names:
+                raise fail("E0202", f"two parameters are named `{p.name}`", p.span, labels=(Label(names[p.name], "first here"),))
+            names[p.name] = p.span
+            assert p.type is not None
+            params.append(Parameter(p.name, context.type(p.type), p.span, p.default, own.get(p.name), p.doc))
+        except Failed as e:
+            session.report(e)
+            wrong = True
     for name, atom in context.variables.items():
         if name in names:
             labels = (Label(names[name], "the parameter"),)
@@ -217,6 +223,8 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
     context.in_result = True
     context.shared = {}
     result = context.type(node.result) if node.result is not None else UNIT
+    if wrong:
+        raise Failed
     in_types: set[DimVar] = set()
     for q in params:
         if q.type is not None and q.type != I64:
@@ -226,6 +234,9 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
         _check_foreign(node, params, result)
     dims = tuple(context.variables.values())
     _known_result(result, params, dims, frozenset(context.fresh), node)
+    constants = {name: None for name, e in entity.module.names.items() if isinstance(e, ConstEntity)}
+    for slip in misspelt(node, dims, {**constants, **own, **context.variables}):
+        session.report(slip)
     return Signature((*type_params, *context.extra_types), tuple(params), result, tuple(context.fresh), dims, frozenset(in_types))
 
 

@@ -76,12 +76,14 @@ def check_entry(module: ast.Module, state: State) -> Entry:
     kept = [d for name, d in state.definitions.items() if name not in new]
     whole = ast.Module(module.source, (*kept, *module.definitions), module.stmts, module.doc)
     session = Session(whole)
+    main = session.instances.reserve_main()  # before a function `main`, which is one like others here
     session.check_definitions()
     work = _Work(session, replace(state, names={n: k for n, k in state.names.items() if n not in new}))
     stmts = work.statements(module.stmts)
     span = Span(module.source, 0, len(module.source.text))
-    main = session.instances.add_main(unit(stmts, span, UNIT), span, module.doc) if stmts else None
-    program = _without_unread(session.finished(main), {s.local for s in work.loads})
+    if stmts:
+        session.instances.add_main(main, unit(stmts, span, UNIT), span, module.doc)
+    program = _without_unread(session.finished(main if stmts else None), {s.local for s in work.loads})
     definitions = {name_of(d): d for d in whole.definitions}
     after = State(definitions, work.names(), work.used())
     return Entry(program, _types(program, SHOW), _types(program, STORE), after, tuple(work.lost))

@@ -160,9 +160,8 @@ def list_(body: Body, node: ast.ListExpr) -> typed.Expr:
         try:
             unify(first.type, i.type)
         except Mismatch as m:
-            labels = (Label(first.span, f"this is `{first.type}`"),)
-            notes = (m.reason,) if m.reason else ()
-            raise fail("E0301", "the elements of a tensor have one type", i.span, f"this is `{i.type}`", labels, m.help, notes) from None
+            labels = (Label(first.span, f"this is `{first.type}`"), *m.origins())
+            raise fail("E0301", "the elements of a tensor have one type", i.span, f"this is `{i.type}`", labels, m.help, m.notes) from None
     return typed.Rows(tuple(items), type=with_dims((Dim.const(len(items)),), first.type), span=node.span)
 
 

@@ -100,13 +100,17 @@ class Instances:
         span = scope.node.stmts[0].span.to(scope.node.stmts[-1].span)
         body = Body(self.session, scope, Scope(None, Kind.FUNCTION), returns=False)
         value = script_value(body, ast.Block(scope.node.stmts, span=span))
-        return Main(self.add_main(value, span, scope.node.doc), ())
+        ref = self.reserve_main()
+        self.add_main(ref, value, span, scope.node.doc)
+        return Main(ref, ())
 
-    def add_main(self, value: typed.Expr, span: Span, doc: str) -> FunctionRef:
-        """A function without parameters and result: what a program does that has no `main`."""
-        ref = FunctionRef(self._unique("main"))
+    def reserve_main(self) -> FunctionRef:
+        """The name of what a program does that has no `main` of its own, or does not run it."""
+        return FunctionRef(self._unique("main"))
+
+    def add_main(self, ref: FunctionRef, value: typed.Expr, span: Span, doc: str) -> None:
+        """The function of that name: no parameters, no result."""
         self._finish(Instance(ref, None, {}, {}), (), UNIT, value, span, doc)
-        return ref
 
     def _unique(self, name: str) -> str:
         unique, k = name, 2

@@ -141,12 +141,19 @@ def _struct(old: StructDecl, session: Session) -> StructDecl:
     module, dot, _ = old.name.partition(".")
     if dot:
         session.library(module)
-    for scope in (session.root, *session.own, *session.libraries.values()):
+    for scope in (*session.own, *session.libraries.values()):
         for entity in scope.names.values():
-            if isinstance(entity, StructEntity) and entity.decl.name == old.name and not entity.broken:
-                if scope is session.root or entity.decl.span.source.path == old.span.source.path:
-                    return entity.decl
+            if (
+                isinstance(entity, StructEntity)
+                and entity.decl.name == old.name
+                and (scope is session.root or _file(entity.decl) == _file(old))
+            ):
+                return entity.decl
     raise Changed
+
+
+def _file(decl: StructDecl) -> str:
+    return decl.span.source.path
 
 
 def _alike(old: Type, new: Type) -> bool:

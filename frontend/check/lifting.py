@@ -99,6 +99,8 @@ def shape_error(a: Operand, b: Operand, m: Dim, n: Dim, span: Span, what: str) -
     help = dims_help(m, n)
     if (m.value == 1) != (n.value == 1):
         help = "a dimension of size 1 does not stretch; take the element with an index, or use a comprehension"
+    elif b.extra and b.extra == a.extra[: len(b.extra)]:
+        help = "dimensions are aligned at the right, with the last; to align them at the left use indices: `for[i, j] x[i, j] - y[i]`"
     message = f"the dimensions of {what} do not agree: `{a.value.type}` and `{b.value.type}`"
     return fail("E0302", message, span, f"`{m}` is not `{n}`", tuple(labels), help)
 

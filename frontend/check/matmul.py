@@ -32,7 +32,9 @@ def matmul(body: Body, a: typed.Expr, b: typed.Expr, op_span: Span, span: Span) 
     if inner_a != inner_b:
         labels = (Label(a.span, f"this is `{a.type}`"), Label(b.span, f"this is `{b.type}`"))
         message = f"the dimensions of `@` do not agree: `{a.type}` and `{b.type}`"
-        raise fail("E0302", message, op_span, f"`{inner_a}` is not `{inner_b}`", labels)
+        help = "`.T` swaps the last two dimensions of the second operand" if rank_b > 1 and inner_a == b.type.dims[-1] else ""
+        labels += Mismatch(dims=(inner_a, inner_b)).origins()
+        raise fail("E0302", message, op_span, f"`{inner_a}` is not `{inner_b}`", labels, help)
     type = tensor(elem)
 
     def product(values: list[typed.Expr]) -> typed.Expr:

@@ -19,7 +19,7 @@ from tlc.frontend.diagnostics import Label
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.typed import leaf_types
-from tlc.frontend.types import BOOL, REALS, UNIT, Elem, TensorType
+from tlc.frontend.types import BOOL, INTS, REALS, UNIT, Elem, TensorType
 
 BINARY = {row.symbol: row.name for row in SCALAR_OPS.values() if row.symbol and row.arity == 2}
 SMALL_POWER = 64  # up to here a literal exponent becomes multiplications
@@ -54,7 +54,8 @@ def unary(body: Body, node: ast.Unary) -> typed.Expr:
         return scalar_op(body, "neg", (value,), node.span, node.span, "`-`")
     if node.op == "not":
         if not (isinstance(value.type, TensorType) and elem_of(value.type) is Elem.BOOL):
-            raise fail("E0304", f"`not` takes a `bool`, found `{value.type}`", node.operand.span, help="`~` inverts bits")
+            help = "`~` inverts bits; as a condition, compare: `x == 0`" if could_be(value.type, INTS) else "compare it, as in `x == 0.0`"
+            raise fail("E0304", f"`not` takes a `bool`, found `{value.type}`", node.operand.span, help=help)
         return scalar_op(body, "not", (value,), node.span, node.span, "`not`")
     return scalar_op(body, "not", (value,), node.span, node.span, "`~`")
 
@@ -103,10 +104,7 @@ def apply_scalar(name: str, scalars: list[typed.Expr], span: Span, op_span: Span
     try:
         restrict(elem_of(types[0]), row.takes)
     except Mismatch:
-        takes = ", ".join(map(str, row.takes))
-        help = (
-            "`//` divides integers and rounds down; for a real quotient convert with `f32(...)`" if name == "div" else f"it takes {takes}"
-        )
+        help = _instead(name, elem_of(types[0])) or f"it takes {', '.join(map(str, row.takes))}"
         raise fail("E0304", f"{what} does not take `{types[0].elem}`", op_span, f"the operand is `{types[0].elem}`", help=help) from None
     if name == "select":
         condition = scalars[0].type
@@ -116,13 +114,26 @@ def apply_scalar(name: str, scalars: list[typed.Expr], span: Span, op_span: Span
     return op(name, tuple(scalars), type, span)
 
 
+def _instead(name: str, elem: object) -> str:
+    """What is written for an op that does not take this element type."""
+    if elem is Elem.STR:
+        return 'strings join by interpolation: `"{a}{b}"`'
+    if name == "div":
+        return "`//` divides integers and rounds down; for a real quotient convert with `f32(...)`"
+    if elem is Elem.BOOL and name in ("add", "mul"):
+        return "to count, convert with `i64(...)`; `and` and `or` combine truth values"
+    return "a power is written `x ** 2`" if name == "xor" and (isinstance(elem, Cell) or (isinstance(elem, Elem) and elem.is_real)) else ""
+
+
 def mixed(values: Sequence[typed.Expr], what: str, op_span: Span) -> Failed:
     """Operands of different element types: an error that offers the conversion."""
     elems = [elem_of(v.type) for v in values if isinstance(v.type, TensorType)]
     labels = tuple(Label(v.span, f"this is `{e}`") for v, e in zip(values, elems, strict=True))
     known = [e for e in elems if isinstance(e, Elem) and e.is_num]
     help = ""
-    if len(known) >= 2:
+    if Elem.STR in elems:
+        help = 'a value is written into a string: `"x is {x:.2f}"`'
+    elif len(known) >= 2:
         real = [e for e in known if e.is_real]
         wanted = max(real or known, key=lambda e: e.width)
         other = next(v for v, e in zip(values, elems, strict=True) if e is not wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tlc.frontend.diagnostics import Diagnostic, Label
+from tlc.frontend.diagnostics import Diagnostic, Label, Severity
 from tlc.frontend.source import Span
 
 
@@ -19,6 +19,11 @@ def fail(
 ) -> Failed:
     """An error to raise."""
     return Failed(Diagnostic(code, message, span, label, labels, notes, help))
+
+
+def warning(code: str, message: str, span: Span, label: str = "", labels: tuple[Label, ...] = (), help: str = "") -> Failed:
+    """A warning: to report, not to raise."""
+    return Failed(Diagnostic(code, message, span, label, labels, (), help, Severity.WARNING))
 
 
 def unsupported(what: str, span: Span, help: str = "") -> Failed:

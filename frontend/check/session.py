@@ -73,11 +73,12 @@ class Session:
     def finished(self, main: typed.FunctionRef | None, flags: tuple[typed.Flag, ...] = ()) -> typed.Program:
         """The program, when everything that was asked for is checked. Raises CompileError."""
         self.instances.run()
-        if any(d.severity is Severity.ERROR for d in self.diagnostics):
-            raise CompileError(sorted(self.diagnostics, key=lambda d: (d.span.source.path, d.span.start)))
+        found = sorted(self.diagnostics, key=lambda d: (d.span.source.path, d.span.start))
+        if any(d.severity is Severity.ERROR for d in found):
+            raise CompileError(found)
         name = main.name if main is not None else None
         sources = tuple(scope.node.source for scope in self.own)
-        return typed.Program(self.instances.reachable(name), name, flags, self.root.node.doc, sources)
+        return typed.Program(self.instances.reachable(name), name, flags, self.root.node.doc, sources, tuple(found))
 
     # ------------------------------------------------------------ errors
 

@@ -112,11 +112,11 @@ def match_dims(pattern: tuple[Dim, ...], dims: tuple[Dim, ...], binds: Bindings,
         if isinstance(atom, DimVar) and atom in bindable:
             known = binds.dims.setdefault(atom, d)
             if known != d:
-                raise Mismatch(f"`{atom}` is both `{known}` and `{d}`", dims_help(known, d))
+                raise Mismatch(f"`{atom}` is both `{known}` and `{d}`", dims_help(known, d), (known, d), atom)
         elif any(a in bindable for a in p.atoms()):
             binds.later.append((p, d))
         elif p != d:
-            raise Mismatch(f"`{p}` is wanted, `{d}` found", dims_help(p, d))
+            raise Mismatch(f"`{p}` is wanted, `{d}` found", dims_help(p, d), (p, d))
 
 
 def finish(binds: Bindings, bindable: frozenset[DimVar] | set[DimVar]) -> None:
@@ -128,7 +128,7 @@ def finish(binds: Bindings, bindable: frozenset[DimVar] | set[DimVar]) -> None:
             binds.dims[unknown[0]] = _solve(term, unknown[0], dim)
             term = term.substitute(binds.dims.get)
         if term != dim:
-            raise Mismatch(f"`{pattern}` is `{term}` here, `{dim}` found", dims_help(term, dim))
+            raise Mismatch(f"`{pattern}` is `{term}` here, `{dim}` found", dims_help(term, dim), (term, dim))
     binds.later.clear()
 
 

@@ -8,7 +8,7 @@ from tlc.frontend.check.blocks import as_unit, check_block, check_statements, co
 from tlc.frontend.check.body import Body, Loop, statement
 from tlc.frontend.check.build import Bindings, dim_value, do, index, int_const, part, read, unit
 from tlc.frontend.check.callee import function_of
-from tlc.frontend.check.cells import NEVER, Mismatch
+from tlc.frontend.check.cells import NEVER, Mismatch, Pattern
 from tlc.frontend.check.dimension import BodyContext, dim_of, is_i64, need_i64
 from tlc.frontend.check.flexible import Flexible, renewed
 from tlc.frontend.check.printing import text_of
@@ -29,6 +29,7 @@ def function_value(body: Body, node: ast.Function) -> typed.Expr:
     assert node.body is not None and body.result is not None
     if body.result == UNIT:
         if isinstance(node.body, ast.Block):
+            body.tail = node.body.stmts[-1] if node.body.stmts and node.name != "main" else None
             return check_block(body, node.body, value=False, kind=Kind.BLOCK)
         value = body.expr(node.body)
         if value.type not in (UNIT, NEVER):
@@ -56,8 +57,15 @@ def fit_result(body: Body, value: typed.Expr, node: ast.Function | None = None) 
         labels = (Label(node.result.span, "the result is declared here"),) if node is not None and node.result is not None else ()
         where = value.value.span if isinstance(value, typed.Do) and value.value is not None else value.span
         message = f"the result is `{body.result}`, found `{value.type}`"
-        raise fail("E0406", message, where, f"this is `{value.type}`", labels, m.help, (m.reason,) if m.reason else ()) from None
+        help = m.help or _reduced(body.result, value.type)
+        raise fail("E0406", message, where, f"this is `{value.type}`", (*labels, *m.origins(where)), help, m.notes) from None
     return value
+
+
+def _reduced(wanted: Pattern, found: Type) -> str:
+    """The help where a scalar is wanted and a tensor found."""
+    reals = isinstance(wanted, TensorType) and isinstance(found, TensorType) and not wanted.dims and found.dims
+    return "reduce it, with `mean(...)` or `sum(...)`" if reals else ""
 
 
 def last_value(e: typed.Expr) -> typed.Expr:
@@ -152,9 +160,9 @@ def _declared(body: Body, node: ast.Binding, value: typed.Expr, binds: Bindings)
         match(pattern, value.type, bound, context.bindable)
         finish(bound, context.bindable)
     except Mismatch as m:
-        labels = (Label(node.type.span, f"`{pattern}` is declared here"),)
-        notes = (m.reason,) if m.reason else ()
-        raise fail("E0301", f"the value is `{value.type}`, not `{pattern}`", node.value.span, "", labels, m.help, notes) from None
+        labels = (Label(node.type.span, f"`{pattern}` is declared here"), *m.origins(node.type.span))
+        message = f"the value is `{value.type}`, not `{pattern}`"
+        raise fail("E0301", message, node.value.span, f"this is `{value.type}`", labels, m.help, m.notes) from None
     binds.stmts += context.binds.stmts
     for name, atom in context.introduced.items():
         body.bind(name, DimensionName(bound.dims[atom]))
@@ -207,6 +215,10 @@ def expression_statement(body: Body, node: ast.ExprStmt) -> list[typed.Stmt]:
         value = body.expr(node.expr)
     if value.type is not NEVER and value.type != UNIT:
         help = "bind it with `let`, assign it, or `return` it"
+        if node is body.tail:
+            help = f"if it is the result, write `-> {value.type}` behind the parameters"
+        elif isinstance(node.expr, ast.Binary) and node.expr.op == "==":
+            help = "`=` assigns"
         raise fail("E0502", f"this value of type `{value.type}` is not used", node.span, help=help)
     return [typed.Eval(value, span=node.span)]
 

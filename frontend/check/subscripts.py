@@ -3,20 +3,24 @@
 x[i, j]        leading scalar indices only: `Index`
 x[a..b, i]     anything else: `for[k < b - a] x[a + k, i]` behind a check of the ends
 x[idx]         `for[k < m] x[idx[k]]`, each index checked
+x[a, b]        `for[k < m] x[a[k], b[k]]`: integer tensors of one subscript have one shape, and it stands where the first of them stands
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tlc.frontend import ast, typed
+from tlc.frontend.check import habits
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import INDEX_NAMES, Bindings, add, comp, convert, dim_value, extent_range, index, int_const, over, part, read
 from tlc.frontend.check.cells import Cell, Mismatch, elem_of, restrict, unify_elem
 from tlc.frontend.check.dimension import dim_of, dims_of_value, extent_of, in_range, need_i64, not_negative
 from tlc.frontend.check.pending import PendingConst
-from tlc.frontend.check.report import fail, unsupported
+from tlc.frontend.check.report import fail
 from tlc.frontend.check.signature import strip
+from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
 from tlc.frontend.types import INTS, Elem, StructType, TensorType, TupleType, Type
@@ -85,11 +89,32 @@ def _tuple_item(base: typed.Expr, type: TupleType, node: ast.Subscript) -> typed
 def read_items(body: Body, node: ast.Subscript, type: TensorType | StructType, binds: Bindings) -> list[Item]:
     """The items of a subscript, one a dimension from the left; whole dimensions at the end are left out."""
     out = [_item(body, item, type.dims[k], type, binds, k) for k, item in enumerate(_spread(node, type))]
-    if sum(isinstance(i, Gather) for i in out) > 1:
-        raise unsupported("several integer tensors in one subscript", node.span, "write the comprehension: `for[k] x[a[k], b[k]]`")
+    _one_shape([i for i in out if isinstance(i, Gather)])
     while out and isinstance(out[-1], Slice) and out[-1].first.value == 0 and out[-1].last == type.dims[len(out) - 1]:
         out.pop()
     return out
+
+
+def _one_shape(gathers: list[Gather]) -> None:
+    for g in gathers[1:]:
+        first = gathers[0].value
+        if dims_of_value(g.value) != dims_of_value(first):
+            labels = (Label(first.span, f"this is `{first.type}`"),)
+            help = "for every pair write the comprehension: `for[i, j] x[a[i], b[j]]`"
+            raise fail("E0302", "the integer tensors of a subscript have one shape", g.value.span, f"this is `{g.value.type}`", labels, help)
+
+
+def item_dims(items: Sequence[Item]) -> tuple[Dim, ...]:
+    """The dimensions that a subscript's items leave, in order."""
+    out: list[Dim] = []
+    gathered = False
+    for item in items:
+        if isinstance(item, Slice):
+            out.append(item.last - item.first)
+        elif isinstance(item, Gather) and not gathered:
+            gathered = True
+            out += dims_of_value(item.value)
+    return tuple(out)
 
 
 def _spread(node: ast.Subscript, type: TensorType | StructType) -> list[ast.Expr | ast.SliceNode]:
@@ -99,7 +124,10 @@ def _spread(node: ast.Subscript, type: TensorType | StructType) -> list[ast.Expr
     if len(dots) > 1:
         raise fail("E0307", "`...` may stand once in a subscript", node.items[dots[1]].span)
     if len(node.items) - len(dots) > rank:
-        raise fail("E0307", f"{len(node.items) - len(dots)} indices for `{type}`, which has {rank} dimension{'s' * (rank != 1)}", node.span)
+        count = len(node.items) - len(dots)
+        new = any(isinstance(i, ast.Name | ast.Field) and i.name in ("None", "newaxis") for i in node.items)
+        help = habits.VALUES["newaxis"] if new else ""
+        raise fail("E0307", f"{count} indices for `{type}`, which has {rank} dimension{'s' * (rank != 1)}", node.span, help=help)
     out: list[ast.Expr | ast.SliceNode] = []
     for i in node.items:
         if isinstance(i, ast.Ellipsis):
@@ -184,6 +212,8 @@ def _general(body: Body, base: typed.Expr, items: list[Item], binds: Bindings, s
     indices: list[typed.Expr] = []
     checked: list[bool] = []
 
+    picked: tuple[typed.Expr, ...] | None = None
+
     def new_index(extent: Dim) -> typed.Expr:
         local = body.index(INDEX_NAMES[len(ranges) % len(INDEX_NAMES)], span, Dim.const(0), extent)
         ranges.append(extent_range(local, extent, span))
@@ -200,7 +230,8 @@ def _general(body: Body, base: typed.Expr, items: list[Item], binds: Bindings, s
                 checked.append(False)
             case Gather():
                 value = binds.keep(item.value, "pick")
-                indices.append(as_i64(index(value, tuple(new_index(d) for d in dims_of_value(value)))))
+                picked = picked or tuple(new_index(d) for d in dims_of_value(value))
+                indices.append(as_i64(index(value, picked)))
                 checked.append(True)
     element = typed.Index(base, tuple(indices), tuple(checked), type=strip(base.type, len(indices)), span=span)
     first.stmts += binds.stmts

@@ -48,6 +48,9 @@ def extents(body: Body, nodes: list[ast.Expr], binds: Bindings, name: str) -> tu
     """Arguments that are dimensions."""
     out = []
     for k, n in enumerate(nodes):
+        if isinstance(n, ast.TupleExpr | ast.ListExpr):
+            shown = ", ".join(i.span.source.text[i.span.start : i.span.end] for i in n.items)
+            raise fail("E0303", f"each dimension is an argument of `{name}`", n.span, help=f"write `{shown}`, without the brackets")
         e, dim = extent_of(body, argument(body, n), binds, f"n{k}")
         if dim.value is not None and dim.value < 0:
             raise fail("E0306", f"`{name}` cannot make a dimension of {dim.value}", e.span)

@@ -42,6 +42,23 @@ CASES = {
         "var (a, b) = (1, 2)\n(a, b) = (b, a)\nprint(a, b)\n",
         ["[ 3 21 30  4  6] [ 1 20 30  4  6]", "[[ 2. 14.]", " [ 1.  7.]]", "2 1"],
     ),
+    "integer_tensors_in_a_subscript": (
+        "var x = for[i < 4, j < 4] i * 10 + j\nprint(x[[0, 1, 2], [3, 2, 1]], x[[[0, 1], [2, 3]], [[0, 0], [1, 1]]])\n"
+        "x[[0, 1], [1, 0]] = [100, 200]\nx[[0, 0], [1, 1]] += [1, 2]\nprint(x[0], x[1])\n"
+        "let k = for[i < 2, j < 3, l < 3] 9 * i + 3 * j + l\nprint(k[:, [0, 1], [1, 2]], k[[0, 1], :, [1, 2]])\n",
+        ["[ 3 12 21] [[ 0 10]", " [21 31]]", "[  0 103   2   3] [200  11  12  13]", "[[ 1  5]", " [10 14]] [[ 1  4  7]", " [11 14 17]]"],
+    ),
+    "assignments_through_slices": (
+        "struct Lin { w: f32[2, 3], t: (f32, i64) }\nstruct Net(L) { blocks: Lin[L] }\n"
+        "var m = Net(blocks = for[i < 4] Lin(w = zeros(2, 3), t = (0.0, 0)))\n"
+        "m.blocks[2..4].w[0] = ones(2, 3)\nm.blocks[1..3].w[:, 1, 0] += 5.0\nm.blocks[[0, 3]].w[0..2, 1] = [[7.0, 7.0, 7.0], [8.0, 8.0, 8.0]]\n"
+        "m.blocks[1..3].t[0] = [3.5, 4.5]\nm.blocks[0..2].t = ([1.5, 2.5], [3, 4])\n"
+        "print(m.blocks.w[:, :, 0], m.blocks.t[0], m.blocks.t[1])\n"
+        "var x = for[i < 4, j < 4] 10 * i + j\nx[:, 3] += 1000\nx[1..3, 0] = 7\nx[..., -2][1..] = -1\nx[[3, 2]][0] = 9\nprint(x)\n"
+        "var (a, b) = (1, 2)\n((a, x[0, 0]), b) = ((b, a), 30)\nprint(a, b, x[0, 0])\n",
+        ["[[0. 7.]", " [0. 5.]", " [1. 6.]", " [0. 8.]] [1.5 2.5 4.5 0. ] [3 4 0 0]", "[[   0    1    2 1003]", " [   7   11   -1 1013]",
+         " [   7   21   -1 1023]", " [   9    9    9    9]]", "2 30 1"],
+    ),
     "reductions": (
         "let m = [[1.0, 5.0], [3.0, 4.0]]\n"
         "print(sum(m), prod(m), max(m), min(m), mean(m), argmax(m), max(m, axis = 0), sum(m, axis = -1), argmax(m, axis = 1))\n"

@@ -120,6 +120,7 @@ GOOD = idx(TINY[IMAGES])
         (LABELS, idx(np.array([7, 10, 11])), "label 1 is 10, not a digit"),
         (LABELS, idx(np.zeros((3, 1))), "no idx file of bytes with 1 dimensions"),
     ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "bytes",
 )
 def test_damage_is_a_clear_error(folder: Path, name: str, content: bytes, message: str) -> None:
     (folder / name).write_bytes(content)

@@ -14,6 +14,7 @@ from ssa_services import Recorder
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import fma32
 from tlc.frontend.types import Elem
+from tlc.ssa import interp, interp_grid
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.interp import MAX_CALLS, Interpreter, Stop
 from tlc.ssa.ir import I64, Module, Type, Value
@@ -26,22 +27,30 @@ VECTOR, MATRIX = Type(Elem.F32, 1), Type(Elem.F32, 2)
 
 def run(module: Module, args: list[Any], name: str = "f", whole: bool = True) -> list[Any]:
     verify(module)
-    interpreter = Interpreter(module, Recorder())
-    if not whole:
-        interpreter.straight = lambda region: False  # type: ignore[assignment]
+    interpreter = Interpreter(module, Recorder(), whole=whole)
     return interpreter.call(name, args)
 
 
-@settings(max_examples=200, deadline=None)
-@given(modules(), st.integers(-5, 9), st.floats(width=32))
-def test_whole_arrays_agree_with_single_elements(module: Module, n: int, a: float) -> None:
-    args = [n, a, np.array([1.5, -2.0, 0.1], np.float32), np.array([[1.0, 2.0], [0.3, -0.0]])]
-    name = list(module.functions)[1]
-    whole, single = (run(module, args, name, w) for w in (True, False))
-    for x, y in zip(whole, single, strict=True):
-        assert x.dtype == y.dtype
-        assert np.array_equal(x, y, equal_nan=True)
-        assert np.array_equal(np.signbit(x), np.signbit(y)) or np.isnan(x)
+@pytest.mark.parametrize("limit", [interp_grid.LIMIT, 3])
+def test_whole_arrays_agree_with_single_elements(limit: int) -> None:
+    """Branches and loops too, however few elements there are, and with boxes so small that there are many."""
+
+    @settings(max_examples=150, deadline=None)
+    @given(modules(), st.integers(-5, 9), st.floats(width=32))
+    def agree(module: Module, n: int, a: float) -> None:
+        args = [n, a, np.array([1.5, -2.0, 0.1], np.float32), np.array([[1.0, 2.0], [0.3, -0.0]])]
+        name = list(module.functions)[1]
+        whole, single = (run(module, args, name, w) for w in (True, False))
+        for x, y in zip(whole, single, strict=True):
+            assert x.dtype == y.dtype
+            assert np.array_equal(x, y, equal_nan=True)
+            assert np.array_equal(np.signbit(x), np.signbit(y)) or np.isnan(x)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interp, "FEW", 0)
+        patch.setattr(interp, "LIMIT", limit)
+        patch.setattr(interp_grid, "LIMIT", limit)
+        agree()
 
 
 def reduction(op: str, order: str, body: str = "load", type: Type = VECTOR) -> Module:
