@@ -73,7 +73,7 @@ class Request:
         from tlc.driver.options import Options
 
         disable = tuple(name for name in str(self.flags["disable"]).split(",") if name)
-        return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values)
+        return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values, bool(self.flags["strict_fp"]))
 
 
 # ---------------------------------------------------------------- the entry
@@ -140,11 +140,10 @@ def _dispatch(request: Request) -> int:
 
 def _refuse(request: Request) -> None:
     """Flags that the design has and this version has not."""
-    for name, supported in (("host", "llvm"), ("device", "cpu"), ("strict_fp", False)):
+    for name, supported in (("host", "llvm"), ("device", "cpu")):
         value = request.flags[name]
         if value != supported:
-            word = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-            raise UsageError(f"`{word}` is not supported yet")
+            raise UsageError(f"`--{name} {value}` is not supported yet")
     threads = int(request.flags["threads"])
     if threads < 1:
         raise UsageError(f"`--threads` needs a number of threads, found {threads}")

@@ -11,7 +11,6 @@ Values live here, as NumPy arrays and scalars, and are copied into native memory
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tlc.backends.runtime.native import Native
@@ -27,7 +26,7 @@ from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.parser import parse
 from tlc.frontend.source import Source
 from tlc.frontend.tokens import KEYWORDS, REDUCERS
-from tlc.frontend.typed import leaf_types
+from tlc.frontend.typed import field_types, leaf_types
 from tlc.frontend.types import Elem, StructType
 from tlc.ssa import formatting
 from tlc.ssa.lower import layout
@@ -105,7 +104,7 @@ class Session:
 
     def definition(self, path: list[str]) -> ast.Definition | None:
         """What a name, or a name in a module, is defined as."""
-        names = _prelude() | dict(self.state.definitions)
+        names = _always_there() | dict(self.state.definitions)
         for name in path[:-1]:
             names = self._members(names.get(name))
         return names.get(path[-1])
@@ -121,7 +120,7 @@ class Session:
         yield from REDUCERS
         yield from BUILTINS
         yield from (str(elem) for elem in Elem)
-        yield from _prelude()
+        yield from _always_there()
         yield from self.state.definitions
         yield from self.state.names
 
@@ -132,7 +131,7 @@ class Session:
             return
         type = kept.type
         for name in path[1:]:
-            fields = {f.name: t for f, t in zip(type.decl.fields, _field_types(type), strict=True)} if isinstance(type, StructType) else {}
+            fields = {f.name: t for f, t in zip(type.decl.fields, field_types(type), strict=True)} if isinstance(type, StructType) else {}
             if name not in fields:
                 return
             type = fields[name]
@@ -191,9 +190,13 @@ def _parse(text: str, path: str) -> ast.Module:
     return parse(Source(path, text))
 
 
-def _prelude() -> dict[str, ast.Definition]:
-    module = modules.library("prelude")
-    assert module is not None
+def _always_there() -> dict[str, ast.Definition]:
+    return _library("prelude") | {name: _library(module)[name] for name, module in modules.REEXPORTED.items()}
+
+
+def _library(name: str) -> dict[str, ast.Definition]:
+    module = modules.library(name)
+    assert module is not None, name
     return {name_of(d): d for d in module.definitions}
 
 

@@ -16,3 +16,4 @@ class Options:
     verify: bool = False
     disable: tuple[str, ...] = ()
     flags: Flags | None = None
+    strict: bool = False  # reductions of reals from left to right, without fused multiply-adds

@@ -26,10 +26,11 @@ from tlc.ssa.construct import construct
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module
 from tlc.ssa.lower import lower
+from tlc.ssa.orders import make_strict
 from tlc.ssa.text import print_module
 from tlc.ssa.verify import verify
 from tlc.ssa.world import Services
-from tlc.tensor.derivative import differentiate
+from tlc.tensor.derivative import differentiate, differentiates
 from tlc.tensor.flatten import flatten
 from tlc.tensor.graph.text import print_graph
 from tlc.tensor.kernel.text import print_kernels
@@ -51,21 +52,27 @@ def middle(program: Program, options: Options) -> Iterator[tuple[str, Callable[[
         if options.verify:
             verify(module)
 
-    def optimize() -> None:
-        passes.run(module, passes.LEVELS[options.level], options.verify, options.disable)
+    def optimize(level: int) -> None:
+        passes.run(module, passes.LEVELS[level], options.verify, options.disable)
+
+    def orders() -> None:
+        if options.strict:
+            make_strict(module)
 
     module = lower(program)
+    orders()
     yield "cfg", lambda: print_module(module), module
     step(construct)
     if options.flags is not None:
         step(lambda m: specialize(m, program, options.flags or {}))
     yield "ssa", lambda: print_module(module), module
-    optimize()
+    optimize(2 if differentiates(module) else options.level)  # a derivative follows the form of the code, which sets the order of its sums
     step(flatten)  # derivatives want scalar regions: one rule for a load then covers every comprehension
     step(differentiate)
-    optimize()
+    orders()  # of the reductions that derivatives are made of
+    optimize(options.level)
     step(flatten)  # what a lifted derivative brought
-    optimize()
+    optimize(options.level)
     yield "opt", lambda: print_module(module), module
     tensors = lower_tensors(module, host_target())
     yield "graph", lambda: "\n".join(map(print_graph, tensors.graphs)), tensors
@@ -100,4 +107,6 @@ def interpret(program: Program, options: Options, services: Services) -> None:
     assert program.main is not None
     module = next(value for name, _, value in middle(program, options) if name == "ssa")
     differentiate(module)
+    if options.strict:
+        make_strict(module)
     Interpreter(module, services).call(program.main, [])

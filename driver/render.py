@@ -25,6 +25,7 @@ from tlc.frontend.source import Source, Span
 
 TAB = 4
 WINDOW = 130  # columns of a line that are shown around a mark
+_JOINER = "\u200d"  # makes one emoji of several
 
 _COLORS = {
     "error": "\x1b[1;31m",
@@ -132,14 +133,14 @@ class _Renderer:
 
     def _marked_line(self, source: Source, number: int, marks: list[_Mark]) -> list[str]:
         text = _shown(source.line(number))
-        left = max(0, min(mark.start for mark in marks) - WINDOW // 2) if _columns(text) > WINDOW else 0
+        left = _window(marks) if _columns(text) > WINDOW else 0
         lines = [f"{self._gutter(number)} {_cut(text, left)}"]
         marks = sorted(marks, key=lambda mark: (mark.start, mark.primary))
         inline = marks[-1] if all(mark.end <= marks[-1].start for mark in marks[:-1]) else None
         lines.append(f"{self._gutter()} {self._underline(marks, left)}{' ' + self._label(inline) if inline and inline.text else ''}")
         below = [mark for mark in marks if mark.text and mark is not inline]
         for mark in reversed(below):
-            lines.append(f"{self._gutter()} {' ' * (mark.start - left)}{self._label(mark)}")
+            lines.append(f"{self._gutter()} {' ' * min(max(mark.start - left, 0), WINDOW)}{self._label(mark)}")
         return lines
 
     def _label(self, mark: _Mark) -> str:
@@ -151,13 +152,21 @@ class _Renderer:
         for mark in sorted(marks, key=lambda mark: mark.primary):
             end = min(mark.end, left + WINDOW)
             cells += [" "] * (end - left - len(cells))
-            for column in range(mark.start, end):
+            for column in range(max(mark.start, left), end):
                 cells[column - left] = "^" if mark.primary else "-"
         parts: list[str] = []
         for cell in cells:
             kind = {"^": self.severity, "-": "second"}.get(cell)
             parts.append(self._paint(kind, cell) if kind else cell)
         return "".join(parts)
+
+
+def _window(marks: list[_Mark]) -> int:
+    """The first column of a long line that is shown: all marks are seen if they are near one another, else the caret."""
+    first = min(mark.start for mark in marks)
+    caret = next((mark.start for mark in marks if mark.primary), first)
+    near = all(mark.end - first < WINDOW // 2 for mark in marks)
+    return max(0, (first if near else caret) - WINDOW // 2)
 
 
 def _mark(span: Span, text: str, primary: bool) -> _Mark:
@@ -172,12 +181,12 @@ def _mark(span: Span, text: str, primary: bool) -> _Mark:
 
 def _shown(text: str) -> str:
     """A line with its tabs widened and without what would disturb a terminal."""
-    return "".join(" " * TAB if c == "\t" else c if c.isprintable() else "" if c == "\r" else "\ufffd" for c in text)
+    return "".join(" " * TAB if c == "\t" else c if c.isprintable() or c == _JOINER else "" if c == "\r" else "\ufffd" for c in text)
 
 
 def _cell_width(c: str) -> int:
-    if unicodedata.combining(c):
-        return 0
+    if unicodedata.category(c) in ("Mn", "Me", "Cf"):
+        return 0  # accents, and what joins or varies emoji
     return 2 if unicodedata.east_asian_width(c) in "WF" else 1
 
 

@@ -58,9 +58,13 @@ class Repl:
         print(WELCOME.format(version=version("tlc")))
         while not self.done:
             try:
-                self.execute(prompt.read())
+                text = prompt.read()
+            except KeyboardInterrupt:
+                continue
             except EOFError:
                 break
+            try:
+                self.execute(text)
             except KeyboardInterrupt as error:
                 self.answer(error, [])
         return 0

@@ -160,6 +160,14 @@ class Dim:
         return text
 
 
+def linear(term: Dim, atom: DimVar) -> tuple[Dim, Dim] | None:
+    """`factor` and `rest` with term = factor * atom + rest, neither of which has the atom; None if the term is not of that form."""
+    zero, one = Dim.const(0), Dim.const(1)
+    rest = term.substitute(lambda v: zero if v == atom else None)
+    factor = (term - rest).substitute(lambda v: one if v == atom else None)
+    return (factor, rest) if factor != zero and factor * Dim.var(atom) + rest == term else None
+
+
 def _divide(dim: Dim, by: Monomial, coefficient: int) -> Dim | None:
     out: dict[Monomial, int] = {}
     for monomial, c in dim.terms:

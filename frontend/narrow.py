@@ -119,6 +119,8 @@ def check_function(name: Token, params: Sequence[ast.Param], body: ast.Expr | No
     for param in params:
         if param.type is None:
             help = f"write `{param.name}: f32`, say"
+            if param.name in ("self", "this"):
+                help = "a function takes a struct as any other parameter: write `m: Model`"
             stop("E0113", f"the parameter `{param.name}` has no type", param.span, "expected `:` and a type after it", help)
     if extern and body:
         stop("E0113", "an `extern` function has no body", body.span, "its body is outside the language")

@@ -9,16 +9,15 @@ width, a real converts to an integer by truncation, saturating, NaN to 0).
 
 from __future__ import annotations
 
-import ctypes
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tlc.frontend import elementary
+from tlc.frontend.fma import fma32, fma64
 from tlc.frontend.narrow_reals import NARROW, rounded, wide
 from tlc.frontend.types import INTS, REALS, Elem
 
@@ -114,55 +113,8 @@ def _sign(a: Any) -> Any:
     return np.where(np.isnan(a), a, np.sign(a)) if np.asarray(a).dtype.kind == "f" else np.sign(a)
 
 
-def fma32(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c rounded once, for float32.
-
-    The product of two floats is exact in f64. Their sum is rounded there, and then to float32; to round twice is wrong only
-    where the first rounding lands half way between two floats, for then what it dropped decides. A float keeps 29 bits less
-    than an f64. A subnormal one keeps fewer still, so there all sums are looked at. The few that remain are rounded to odd.
-    """
-    with np.errstate(all="ignore"):
-        product = np.asarray(np.asarray(a, np.float64) * np.asarray(b, np.float64))
-        addend = np.asarray(c, np.float64)
-        total = np.asarray(product + addend)
-        doubtful = np.asarray((total.view(np.int64) & 0x1FFFFFFF) == 0x10000000)
-        doubtful |= (np.abs(total) < _LEAST_NORMAL) & (total != 0)
-        if doubtful.any():
-            x, y = (np.broadcast_to(v, total.shape)[doubtful] for v in (product, addend))
-            total[doubtful] = _to_odd(x, y, total[doubtful])
-        return total.astype(np.float32)[()]
-
-
-_LEAST_NORMAL = 2.0**-126
-
-
-def _to_odd(x: Any, y: Any, total: Any) -> Any:
-    """x + y rounded to odd: of the two f64 around an inexact sum, the one whose last bit is 1. `total` is x + y rounded to nearest.
-
-    To round that to a type of fewer bits is right (Boldo and Melquiond 2008). The error of `total` is Knuth's.
-    """
-    back = total - x
-    error = (x - (total - back)) + (y - back)
-    fix = (error != 0) & ((total.view(np.int64) & 1) == 0) & np.isfinite(total)
-    return np.where(fix, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
-
-
-@cache
-def _fma64() -> Callable[..., Any]:
-    """The C library's, for float64. Finding the library starts a process, so it is looked for when it is needed."""
-    from ctypes.util import find_library
-
-    f = ctypes.CDLL(find_library("m")).fma
-    f.restype = ctypes.c_double
-    f.argtypes = [ctypes.c_double] * 3
-    return np.frompyfunc(f, 3, 1)
-
-
 def _fma(elem: Elem, a: Any, b: Any, c: Any) -> Any:
-    if elem is Elem.F64:
-        with np.errstate(all="ignore"):
-            return np.asarray(_fma64()(a, b, c)).astype(np.float64)[()]
-    return fma32(a, b, c)
+    return fma64(a, b, c) if elem is Elem.F64 else fma32(a, b, c)
 
 
 def _convert(elem: Elem, a: Any) -> Any:
@@ -239,14 +191,14 @@ _ROWS = [
 
 
 def _with_narrow(row: ScalarOp) -> ScalarOp:
-    """The row, computing narrow reals in f32."""
+    """The row, computing narrow reals in f32. (To compare and convert them, NumPy needs no help.)"""
     if Elem.F16 not in row.takes or row.name == "select":
         return row
 
     def evaluate(elem: Elem, *args: Any) -> Any:
         if elem in NARROW:
             return rounded(row.evaluate(Elem.F32, *map(wide, args)), elem)
-        return row.evaluate(elem, *map(wide, args))
+        return row.evaluate(elem, *args)
 
     return replace(row, evaluate=evaluate)
 

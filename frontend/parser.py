@@ -60,13 +60,14 @@ def _parse_all(source: Source, lexed: Lexed) -> tuple[list[Any], list[Diagnostic
     begin = 0
     while begin < count:
         end = next((cut for cut in lexed.cuts if cut > begin), count)
-        some, found, at = _parse_from(source, lexed.tokens[:end], begin)
+        some, found, strays, at = _parse_from(source, lexed.tokens[:end], begin)
         items += some
         begin = next((start for start in starts if start > at), count)
         here = max(start for start in starts if start < begin)
         low, high = offsets[here] if here else 0, offsets[begin]
         if not any(low <= offset < high for offset in broken):
             mistakes += found
+        mistakes += [stray for stray in strays if stray.span.start < low or begin >= count]
     return items, mistakes
 
 
@@ -111,17 +112,20 @@ class Run:
         return items
 
 
-def _parse_from(source: Source, tokens: list[Token], begin: int) -> tuple[list[Any], list[Diagnostic], int]:
-    """Items, mistakes, and the index of the token where the parse ended."""
+def _parse_from(source: Source, tokens: list[Token], begin: int) -> tuple[list[Any], list[Diagnostic], list[Diagnostic], int]:
+    """Items, mistakes, the `?` that no type took (so far), and the index of the token where the parse ended."""
     run = Run(source, tokens, begin)
+    items: list[Any] = []
+    mistakes: list[Diagnostic] = []
+    at = len(tokens) - 1
     try:
         items = run.items()
     except narrow.Stop as stopped:
-        return [], [stopped.diagnostic], min(run.at, len(tokens) - 1)
+        mistakes, at = [stopped.diagnostic], min(run.at, at)
     except _Unexpected:
-        mistake = syntax_error.explain(source, tokens, run.at, _machine_before(run, begin), run.symbols())
-        return [], [mistake], min(run.at, len(tokens) - 1)
-    return items, [narrow.stray(node) for node in run.context.strays.values()], len(tokens) - 1
+        mistakes = [syntax_error.explain(source, tokens, run.at, _machine_before(run, begin), run.symbols())]
+        at = min(run.at, at)
+    return items, mistakes, [narrow.stray(node) for node in run.context.strays.values()], at
 
 
 def _machine_before(run: Run, begin: int) -> syntax_error.Machine:

@@ -135,7 +135,8 @@ def _chained(tokens: Sequence[Token], at: int, symbols: list[str]) -> Diagnostic
             depth -= 1
         elif depth == 0 and first.type in comparisons:
             label = (Label(first.span, "the comparison before"),)
-            return Diagnostic("E0109", "comparisons do not chain", tokens[at].span, labels=label, help="write `a < b and b < c`")
+            help = f"write `a {first.text} b and b {tokens[at].text} c`"
+            return Diagnostic("E0109", "comparisons do not chain", tokens[at].span, labels=label, help=help)
     return None
 
 

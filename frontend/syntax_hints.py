@@ -39,6 +39,12 @@ class Place:
         index = self.at + offset
         return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
 
+    def same_line(self) -> bool:
+        """Whether the next token stands in the same line."""
+        if self.at + 1 >= len(self.tokens):
+            return False
+        return "\n" not in self.source.text[self.tokens[self.at].span.end : self.tokens[self.at + 1].span.start]
+
     def is_first(self, offset: int = 0) -> bool:
         """Whether a statement begins with that token."""
         return self.kind(offset - 1) in _FIRST
@@ -270,6 +276,8 @@ def _use(place: Place) -> str:
     if not place.inside("USE"):
         return ""
     match place.kind():
+        case "DOT" if place.text(1) == "tl":
+            return "the path stands without `.tl`"
         case "DOT":
             return f"a module is used as a whole: `use {place.text(-1)}`, then `{place.text(-1)}.{place.text(1)}`"
         case "COMMA":
@@ -322,7 +330,9 @@ def _type_brackets(place: Place) -> str:
 
 
 def _no_value(place: Place) -> str:
-    """`let x` or `var x: f32`"""
+    """`let x`, `var x: f32`, `let x == 3`"""
+    if place.kind() == "EQ" and "ASSIGN" in place.expected:
+        return "`=` binds, `==` compares"
     if place.kind() in ("NEWLINE", "RBRACE", "$end") and "ASSIGN" in place.expected and place.inside("LET", "VAR", "CONST"):
         return "a name is bound with its value: `= ...`"
     return ""
@@ -381,7 +391,9 @@ def _loop(place: Place) -> str:
         if place.kind() == "COMMA":
             return "count the rows: `for i in 0..len(xs) { ... xs[i] ... }`; rows that are tuples are taken apart by `for (a, b) in rows`"
         return _LOOP
-    if place.kind() == "COLON" and place.expected >= {"DOTDOT", "LBRACE"} and place.kind(1) in ("NUMBER", "NAME"):
+    if place.kind() == "ELLIPSIS" and "DOTDOT" in place.expected:
+        return "a range is written `0..n`"
+    if place.kind() == "COLON" and place.expected >= {"DOTDOT", "LBRACE"} and place.kind(1) in ("NUMBER", "NAME") and place.same_line():
         return "a range is written `0..n`"
     return ""
 
@@ -398,6 +410,13 @@ def _range_as_value(place: Place) -> str:
 
 
 # ---------------------------------------------------------------- blocks, lists, slips
+
+
+def _named_argument(place: Place) -> str:
+    """`f(x: 1)`"""
+    if place.kind() == "COLON" and "ASSIGN" in place.expected and place.bracket() == ("LPAREN", "postfix"):
+        return f"an argument is named by `=`: `{place.text(-1)} = ...`"
+    return ""
 
 
 def _assert_message(place: Place) -> str:
@@ -495,6 +514,7 @@ HINTS: tuple[Callable[[Place], str], ...] = (
     _keyword_as_name,
     _reducer_as_name,
     _assert_message,
+    _named_argument,
     _brace_below,
     _step,
     _colon_block,

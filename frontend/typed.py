@@ -45,10 +45,15 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class StructField:
+    """`hidden`: not the user's. A dimension that no field determines is kept by a field of type `bool[n, 0]`, which has no elements and
+    knows its extents; all that is done with fields works on it.
+    """
+
     name: str
     type: Type
     span: Span
     doc: str = ""
+    hidden: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,11 @@ class StructDecl:
     span: Span
     doc: str = ""
     fields: list[StructField] = field(default_factory=list)
+
+    @property
+    def visible(self) -> list[StructField]:
+        """The fields as declared."""
+        return [f for f in self.fields if not f.hidden]
 
     def __str__(self) -> str:
         return self.name
@@ -490,8 +500,8 @@ def instantiate(type: Type | TypeParam, instance: StructType) -> Type:
                 dims = tuple(d.substitute(lookup) for d in t.dims)
                 if isinstance(t.elem, TypeParam):  # `T[n]` of a struct with a parameter `T: float`
                     arg = table[t.elem]
-                    assert isinstance(arg, TensorType)
-                    return TensorType(arg.elem, dims)
+                    assert not isinstance(arg, Dim)
+                    return with_dims(dims, arg)
                 return TensorType(t.elem, dims)
             case StructType():
                 args = tuple(a.substitute(lookup) if isinstance(a, Dim) else go(a) for a in t.args)

@@ -280,6 +280,8 @@ def t_error(t: Any) -> None:
         end += 1
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
     words.report("E0102", f"unknown character `{shown}`", words.span(t.lexpos, end), help=_CHARACTER_HELP.get(character, ""))
+    if character == "\\" and t.lexer.lexdata[end : end + 1] == "\n":
+        end += 1  # the line was meant to go on
     t.lexer.skip(end - t.lexpos)
 
 

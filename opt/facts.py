@@ -103,6 +103,13 @@ class Facts:
         proof = _Proof(self, at)
         return True if proof.holds(cond) else False if proof.fails(cond) else None
 
+    def within(self, index: Value, extent: Value | int, at: Block) -> bool:
+        """Whether `0 <= index < extent` is proved wherever control is in block `at`."""
+        proof = _Proof(self, at)
+        form = proof.form(index)
+        last = (Linear((), extent) if isinstance(extent, int) else proof.form(extent)).plus(ONE, -1)
+        return proof.not_negative(form) and proof.not_negative(last.plus(form, -1))
+
     def conditions(self, at: Block) -> list[tuple[Value, bool]]:
         """Bools whose value is known in a block: branches on the way to it, and on the way to the regions around it."""
         found: list[tuple[Value, bool]] = []

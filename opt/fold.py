@@ -73,11 +73,11 @@ def _constant(instr: Instr) -> Value | None:
 
 def _reduction_of_nothing(instr: Instr) -> Value | None:
     """A reduction of what its empty range gives (a sum of zeros) gives that."""
-    op, entry, type = instr.attrs["op"], instr.regions[0].entry, instr.result.type
-    if entry.terminator.op != "yield" or any(effect(i.op) != "none" or i.regions for i in entry.instrs):
+    op, entry = instr.attrs["op"], instr.regions[0].entry
+    if op in ("argmax", "argmin") or entry.terminator.op != "yield" or any(effect(i.op) != "none" or i.regions for i in entry.instrs):
         return None
-    known = const_of(entry.terminator.own[0])
-    if known is None or op in ("argmax", "argmin") or not can_evaluate((type.elem,)):
+    known, type = const_of(entry.terminator.own[0]), instr.result.type
+    if known is None or not can_evaluate((type.elem,)):
         return None
     empty = literal(reduction(str(op), "lanes", type.elem, np.zeros(0, DTYPES[type.elem])), type.elem)
     if not same_literal(known, empty, type.elem):

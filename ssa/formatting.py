@@ -5,7 +5,7 @@ value. A value comes as its leaves; its layout says how they stand together:
 
     "leaf"                                     a scalar or a tensor
     ("tuple", layouts)                         (a, b)
-    ("struct", name, field names, layouts)     Name(field = a, other = b)
+    ("struct", name, field names, layouts)     Name(field = a, other = b); a field without a name is not shown
 
 A leaf is a NumPy scalar, an `ndarray` or a `str`. NumPy has no bf16, so a leaf of that type comes as `Brief`.
 """
@@ -54,7 +54,8 @@ def _layout(layout: Layout, spec: str, rest: Iterator[Any]) -> str:
         items = [_layout(item, spec, rest) for item in layout[1]]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     _, name, fields, layouts = layout
-    return f"{name}({', '.join(f'{f} = {_layout(item, spec, rest)}' for f, item in zip(fields, layouts, strict=True))})"
+    shown = [(f, _layout(item, spec, rest)) for f, item in zip(fields, layouts, strict=True)]
+    return f"{name}({', '.join(f'{f} = {text}' for f, text in shown if f)})"
 
 
 @dataclass(frozen=True)

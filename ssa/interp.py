@@ -30,7 +30,7 @@ from tlc.frontend.ops import DTYPES, SCALAR_OPS, Evaluate
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
-from tlc.ssa.interp_grid import LIMIT, Grid, Lifted, TooLarge, Unable, Way, Ways, positions, yielded
+from tlc.ssa.interp_grid import LIMIT, Grid, Lifted, TooLarge, Unable, Way, Ways, fitting, positions, yielded
 from tlc.ssa.interp_owned import Owners, shared
 from tlc.ssa.interp_paths import Paths
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Type, Value
@@ -43,7 +43,7 @@ Array = np.ndarray[Any, Any]
 
 MAX_CALLS = 100_000  # calls in progress
 MAX_REGIONS = 1_000  # regions in progress: recursion through comprehensions
-FEW = 8  # elements whose branches and loops are not worth whole arrays
+FEW = 8  # elements that are not worth whole arrays
 
 
 Launch = Callable[[str, list[Array], list[Any]], None]  # kernel, outputs to fill, inputs
@@ -88,7 +88,7 @@ class Interpreter:
         self.whole = whole
         self.ways = Ways(module)
         self.paths = Paths()
-        self.limits: dict[tuple[Region, tuple[int, ...]], int] = {}  # indices at a time, where fewer than `LIMIT`
+        self.limits: dict[tuple[Region, tuple[int, ...]], int] = {}  # how many indices of a region to take at a time
         self.steps: dict[Block, list[Step]] = {}
         self.owners = Owners()
         self.tape: list[Any] = []
@@ -185,21 +185,21 @@ class Interpreter:
     def over_arrays(self, instr: Instr, extents: tuple[int, ...], frame: Frame, evaluate: Callable[[Grid, int], T]) -> T | None:
         """What `evaluate` gives, which is told how many indices it may take at a time; None where only single elements can tell."""
         region, count = instr.regions[0], math.prod(extents)
-        way = self.ways(region)
-        if not self.whole or way is Way.SINGLE or (way is Way.BRANCHY and count < FEW):
+        if not self.whole or self.ways(region) is Way.SINGLE or 0 < count < FEW:
             return None
-        limit = self.limits.get((region, extents), LIMIT)
-        while limit:
-            grid = Grid(self.module, self.paths, lambda v: Lifted(frame.values[v], 0), frame.variables.__getitem__)
-            try:
-                return evaluate(grid, limit)
-            except TooLarge as e:
-                limit = self.limits[region, extents] = min(limit, count) * LIMIT // e.size
-            except Unable as e:
-                if not e.again:
-                    self.ways.known[region] = Way.SINGLE
-                break
-        return None
+
+        def attempt(limit: int) -> T:
+            self.limits[region, extents] = limit
+            return evaluate(Grid(self.module, self.paths, lambda v: Lifted(frame.values[v], 0), frame.variables.__getitem__), limit)
+
+        try:
+            return fitting(count, self.limits.get((region, extents), LIMIT), attempt)
+        except TooLarge:
+            return None
+        except Unable as e:
+            if not e.again:
+                self.ways.known[region] = Way.SINGLE
+            return None
 
 
 def _step(instr: Instr) -> Step:

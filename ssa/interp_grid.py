@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from tlc.ssa.reductions import Fold, product
 Array = np.ndarray[Any, Any]
 Box = tuple[range, ...]  # a range for each index
 
-LIMIT = 1 << 14  # elements of an array
+LIMIT = 1 << 13  # elements of an array
 
 
 class Unable(Exception):
@@ -295,6 +295,20 @@ def small(shape: tuple[int, ...]) -> None:
         raise TooLarge(size)
 
 
+T = TypeVar("T")
+
+
+def fitting(count: int, limit: int, evaluate: Callable[[int], T]) -> T:
+    """What `evaluate` gives, which is told how many of `count` indices it may take at a time: as many as arrays can be for."""
+    while True:
+        try:
+            return evaluate(limit)
+        except TooLarge as e:
+            limit = min(limit, count) * LIMIT // e.size
+            if not limit:
+                raise
+
+
 def add_at(x: Array, where: list[Array], values: Array) -> None:
     """Add values to elements of `x`, which lies in row-major order, in place and one after the other."""
     if any(w.size and (int(w.min()) < 0 or int(w.max()) >= n) for w, n in zip(where, x.shape, strict=True)):
@@ -344,10 +358,13 @@ def _view(x: Lifted, indices: list[Lifted]) -> Lifted | None:
         return None
     ranges = [i.counts() if i.lead else int(i.array) for i in indices]
     part = as_array(x.array)[(*[slice(None)] * x.lead, *ranges, ...)]
-    part = part.transpose(*np.argsort(known, kind="stable"), *range(len(known), part.ndim))
+    order = sorted(range(len(known)), key=known.__getitem__)
     lead = max(known, default=-1) + 1
-    lengths = dict(zip(sorted(known), part.shape, strict=False))
-    return Lifted(part.reshape([lengths.get(k, 1) for k in range(lead)] + list(part.shape[len(known) :]))[()], lead)
+    shape = [1] * lead
+    for axis, length in zip(known, part.shape, strict=False):
+        shape[axis] = length
+    part = part.transpose(*order, *range(len(order), part.ndim))
+    return Lifted(part.reshape(*shape, *part.shape[len(order) :])[()], lead)
 
 
 def _lead_indices(shape: tuple[int, ...]) -> list[Array]:
@@ -411,7 +428,9 @@ def _tabulate(grid: Grid, instr: Instr) -> list[Lifted]:
 
 
 def _reduce(grid: Grid, instr: Instr) -> list[Lifted]:
-    return _folded(grid, instr, grid.extents(instr.operands), LIMIT // max(1, math.prod(grid.shape)))
+    extents = grid.extents(instr.operands)
+    small(grid.shape)
+    return fitting(math.prod(extents), LIMIT, lambda limit: _folded(grid, instr, extents, limit))
 
 
 def _folded(grid: Grid, instr: Instr, extents: tuple[int, ...], limit: int) -> list[Lifted]:
@@ -423,7 +442,6 @@ def _folded(grid: Grid, instr: Instr, extents: tuple[int, ...], limit: int) -> l
         rows = [_row(y.at(around + len(box)), around, box) for y in grid.inside(region, box, ends)]
         if not fold.taken:
             fold = Fold(op, fold.order, fold.elem, np.broadcast_shapes(*(r.shape[:-1] for r in rows)))
-            small(fold.total.shape)
         fold.take(*rows) if ends is PLAIN else fold.take_product(*rows)
     if op in ("argmax", "argmin"):
         return [Lifted(k, around) for k in positions(fold.result(), extents)]

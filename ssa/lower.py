@@ -299,6 +299,9 @@ class FunctionLowering(State):
             is_shape = ", ".join(f"{{{k}}}" for k in range(len(shape)))
             must = ", ".join(f"{{{holes[k]}}}" if k in holes else f"{{{k}}}" for k in range(len(shape)))
             message = f"a value of shape [{is_shape}] is not `{wanted}`, which is [{must}] here"
+            if not isinstance(e.type, TensorType):  # one that has no elements stands for a dimension that no field determines
+                found_here, must_be = (f"{{{axes[0]}}}", f"{{{holes[axes[0]]}}}") if wanted.dims[-1].value == 0 else (f"[{is_shape}]", f"[{must}]")
+                message = f"the value is no `{e.type}`: a part is {found_here} where it must be {must_be}"
             self.check("cast", same, message, *shape, *asked, span=e.span)
         return values
 
@@ -411,6 +414,6 @@ def layout(type: SourceType) -> object:
     if isinstance(type, TupleType):
         return ("tuple", tuple(map(layout, type.items)))
     if isinstance(type, StructType):
-        names = tuple(f.name for f in type.decl.fields)
+        names = tuple("" if f.hidden else f.name for f in type.decl.fields)
         return ("struct", type.decl.name, names, tuple(map(layout, t.field_types(type))))
     return "leaf"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
-from tlc.frontend.dims import Dim, DimQuotient, DimVar
+from tlc.frontend.dims import Dim, DimQuotient, DimVar, linear
 from tlc.frontend.narrow_reals import nearest
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import Local, leaf_types
@@ -73,6 +73,7 @@ class State:
         self.values: dict[int, Leaves] = {}  # immutable locals
         self.variables: dict[int, tuple[str, ...]] = {}  # mutable locals: the variable of each leaf
         self.dims: dict[int, Value | Extent] = {}
+        self.terms: dict[int, list[tuple[Dim, Extent]]] = {}  # compound dimensions in which variables without a value were seen
         self.loops: list[Loop] = []
         self.taken: dict[str, int] = {}  # how many variables of a name there are
 
@@ -123,11 +124,11 @@ class State:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is learnt about dimensions inside is forgotten behind it."""
-        saved = dict(self.dims)
+        saved, terms = dict(self.dims), {uid: list(found) for uid, found in self.terms.items()}
         try:
             yield
         finally:
-            self.dims = saved
+            self.dims, self.terms = saved, terms
 
     def nested(self, names: tuple[str, ...], span: Span, build: Callable[[Leaves], Leaves]) -> Region:
         """A region with `i64` parameters of these names that yields what `build` gives for them."""
@@ -194,6 +195,10 @@ class State:
             for axis, dim in enumerate(leaf.dims):
                 if isinstance(dim.atom, DimVar):
                     self.dims.setdefault(dim.atom.uid, Extent(value, axis))
+                else:
+                    for atom in dim.atoms():
+                        if atom.uid not in self.dims:
+                            self.terms.setdefault(atom.uid, []).append((dim, Extent(value, axis)))
 
     def knows(self, dim: Dim) -> bool:
         return all(a.uid in self.dims for a in dim.atoms())
@@ -225,13 +230,15 @@ class State:
             return self.op("floordiv", self.dim(atom.num, span), self.dim(atom.den, span), span=span)
         where = self.dims.get(atom.uid)
         if where is None:
+            where = self._solved(atom, span)
+        if where is None:
             raise CompileError(
                 [
                     Diagnostic(
                         "E0940",
                         f"the value of the dimension `{atom}` cannot be found at run time: not supported yet",
                         atom.span if span is NOWHERE else span,
-                        notes=(f"no parameter has `{atom}` alone as one of its dimensions",),
+                        notes=(f"no argument has `{atom}` in one of its dimensions",),
                         help=f"pass `{atom}` as an `i64` parameter",
                     )
                 ]
@@ -241,6 +248,23 @@ class State:
             value.name = atom.name if atom.name.isidentifier() else ""
             return value
         return where
+
+    def _solved(self, atom: DimVar, span: Span, busy: frozenset[DimVar] = frozenset()) -> Value | None:
+        """The variable from a compound dimension in which all else is known: of `2 * n + m` the extent less m, divided by 2."""
+        busy |= {atom}
+        for term, extent in self.terms.get(atom.uid, []):
+            split = linear(term, atom)
+            if split is None or any(a in busy for a in term.atoms() if a != atom):
+                continue
+            for other in term.atoms():
+                if other != atom and other.uid not in self.dims:
+                    self._solved(other, span, busy)
+            if all(a == atom or a.uid in self.dims for a in term.atoms()):
+                factor, rest = split
+                left = self.op("sub", self.extent(extent.tensor, extent.axis, span), self.dim(rest, span), span=span)
+                value = self.dims[atom.uid] = self.op("floordiv", left, self.dim(factor, span), span=span)
+                return value
+        return None
 
     def dims_agree(self, found: list[Value], wanted: list[Value], span: Span) -> Value:
         """Whether all of these `i64`s agree, pairwise (at least one pair)."""

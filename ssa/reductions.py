@@ -17,6 +17,7 @@ from tlc.ssa.ir import Instr, Value
 Array = np.ndarray[Any, Any]
 
 LANES = 16
+ONE_BY_ONE = ("chain", "strict")  # orders with one accumulator
 
 
 def product(reduce: Instr, yielded: Value) -> Instr | None:

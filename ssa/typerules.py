@@ -21,7 +21,7 @@ from tlc.ssa.ops import ROWS
 Types = tuple[Type, ...]
 
 REDUCERS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-ORDERS = ("chain", "lanes")
+ORDERS = ("chain", "lanes", "strict")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,11 @@ SIMPLIFY = ("inline", "simplify-cfg", *TIDY, "checks", "dce", "simplify-cfg")
 Equalities = tuple[tuple[object, ...], ...]  # for each argument the classes of its extents (of its value, for an `i64`)
 
 
+def differentiates(module: Module) -> bool:
+    """Whether there is a `grad` to expand."""
+    return any(i.op == "grad" for f in module.functions.values() for i in walk(f.body))
+
+
 def differentiate(module: Module) -> None:
     """Expand every `grad` of a module, in place."""
     _Derivatives(module).run()
@@ -89,7 +94,7 @@ class _Derivatives:
         for other in _reachable(self.module, function):
             scratch.functions[other] = clone_function(self.module.functions[other], other)
         passes.run(scratch, SIMPLIFY)
-        flatten_function(function, scratch)
+        flatten_function(function, scratch, known)
         passes.run(scratch, TIDY)
         reverse(function, tuple(k for k in wrt if isinstance(k, int)), value, scratch, known)
         passes.run(scratch, TIDY)

@@ -1,7 +1,8 @@
 """Flattening: afterwards the region of every comprehension computes one scalar.
 
 Requires: SSA after inlining. Preserves: meaning, up to which of several failing checks is reported first when different checks fail
-at different elements, and the values of regions that hold `grad`, which wait until derivatives are known.
+at different elements. Regions that hold `grad` wait until derivatives are known, and so do functions that `grad` differentiates: what
+extents they are given, which `tensor/derivative.py` finds out, decides what may leave a branch.
 
 Afterwards, for every `tabulate`, the region is
   flat     one block of scalar ops and full loads of tensors from outside, or
@@ -9,9 +10,9 @@ Afterwards, for every `tabulate`, the region is
   opaque   blocks with control flow, checks or calls, every value a scalar, every load a full load of a tensor from outside;
 for every `reduce` and `scatter`, it is flat.
 
-Method: from the inside out, each comprehension is distributed over the statements of its body (`tensor/distribute.py`). One that
-cannot be becomes a loop over its first index (`tensor/loops.py`), whose body is flattened in turn; a reduction that cannot
-be is a tabulate first and then a flat reduction of its elements.
+Method: from the inside out, reductions leave branches where that is safe (`tensor/hoist.py`), and each comprehension is distributed
+over the statements of its body (`tensor/distribute.py`). One that cannot be becomes a loop over its first index (`tensor/loops.py`),
+whose body is flattened in turn; a reduction that cannot be is a tabulate first and then a flat reduction of its elements.
 
 Worked example: `for[b] softmax(x[b])`, inlined,
 
@@ -25,12 +26,15 @@ Worked example: `for[b] softmax(x[b])`, inlined,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, drop, drop_block, walk
 from tlc.tensor.distribute import Distribution, NotDistributable, is_scalar, is_scalar_call, is_straight
+from tlc.tensor.extents import Extents, Key
+from tlc.tensor.hoist import can_hoist, hoist
 from tlc.tensor.loops import run_as_loop
 
 
@@ -45,20 +49,32 @@ class Note:
 def flatten(module: Module) -> list[Note]:
     """Flatten every function of a module, in place; gives the comprehensions that became loops."""
     notes: list[Note] = []
-    for function in module.functions.values():
-        flatten_function(function, module, notes)
+    differentiated = {i.attrs["callee"] for f in module.functions.values() for i in walk(f.body) if i.op == "grad"}
+    for name, function in module.functions.items():
+        if name not in differentiated:
+            _Flattening(function, module, notes, bool(differentiated)).blocks(function.body)
     return notes
 
 
-def flatten_function(function: Function, module: Module, notes: list[Note] | None = None) -> None:
-    """Flatten one function, in place."""
-    _Flattening(module, [] if notes is None else notes).blocks(function.body)
+def flatten_function(function: Function, module: Module, known: Mapping[tuple[Value, int], Key]) -> None:
+    """Flatten one function that is to be differentiated, in place. `known`: extents of its parameters."""
+    _Flattening(function, module, [], True, known).blocks(function.body)
 
 
 class _Flattening:
-    def __init__(self, module: Module, notes: list[Note]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        module: Module,
+        notes: list[Note],
+        differentiates: bool,
+        known: Mapping[tuple[Value, int], Key] | None = None,
+    ) -> None:
+        self.function = function
         self.module = module
         self.notes = notes
+        self.differentiates = differentiates
+        self.known = known
 
     def blocks(self, region: Region) -> None:
         """All comprehensions of a region's blocks. Blocks that loops add are put behind and get their turn."""
@@ -75,6 +91,8 @@ class _Flattening:
             if instr.regions and not any(i.op == "grad" for i in walk(instr.regions[0])):
                 for region in instr.regions:
                     self.blocks(region)
+                if instr.op == "tabulate" and any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
+                    hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)
                 if not is_flat(instr):
                     self.replace(instr)
                     continue  # at what stands in its place

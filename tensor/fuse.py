@@ -23,6 +23,7 @@ from math import inf
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
+from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import Ranges, equal, flatten, slope, unflatten
 from tlc.tensor.graph.ir import Expr, Graph, Node, View, axes_of, axis, loads, rebuild, sources, substitute, transform, walk
 
@@ -72,7 +73,7 @@ class _Fusion:
         return False
 
     def can_inline(self, node: Node, readers: list[Node]) -> bool:
-        if node.reduction or node.scatter or any(t in self.graph.kept for t in node.results):
+        if node.reduction or node.scatter or any(t in self.graph.kept for t in node.results) or self.graph.may_stop(node):
             return False
         free = is_movement(node)
         price = cost(node.outputs)
@@ -115,6 +116,8 @@ class _Fusion:
         if any(self.graph.nodes.index(r) < self.graph.nodes.index(reader) for r in others):
             return False
         place = self.graph.place(reader)
+        if self.graph.may_stop(node) and any(self.graph.place(node) < k <= place for k in self.graph.effects):
+            return False
         if any(self.graph.wanted.get(t, inf) < place for t in node.results if t in self.graph.kept):
             return False
         return _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS
@@ -203,7 +206,7 @@ def is_once(e: Expr, node: Node) -> bool:
                 return False
         seen |= own
     missing = set(range(len(node.domain))) - seen
-    if node.reduction and node.reduction.order == "chain":
+    if node.reduction and node.reduction.order in ONE_BY_ONE:
         return not missing
     return missing == set(range(len(node.domain) - len(missing), len(node.domain)))
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import slope
 from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, rebuild, substitute, transform, walk
 
@@ -37,7 +38,7 @@ def pack(graph: Graph) -> Graph:
 def packed(node: Node) -> tuple[list[Node], Node]:
     """Copies to make first, and the node that reads them."""
     r = node.reduction
-    if r is None or r.order != "chain" or not node.rank or not r.terms[0].elem.is_real or node.scatter:
+    if r is None or r.order not in ONE_BY_ONE or not node.rank or not r.terms[0].elem.is_real or node.scatter:
         return [], node
     tied = axes_of(r.extents)
     if tied:

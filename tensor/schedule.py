@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tlc.frontend.types import Elem
+from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.collapse import collapse
 from tlc.tensor.emit import Emitter
 from tlc.tensor.graph.expand import expand
@@ -114,7 +115,7 @@ class _Schedule:
         tied = dependent(r.extents)
         free = [k for k in range(node.rank) if k not in tied]
         v = self.column_axis(free)
-        if r.order == "chain" and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
+        if r.order in ONE_BY_ONE and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
             return self.tile(nest, v, free)
         last = len(node.domain) - 1
         calls = self.calls()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
 
 pytest.register_assert_rewrite("golden_runner")
+
+# A shell that runs tests in the background ignores Ctrl-C for them; programs under test are to see it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

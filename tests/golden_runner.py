@@ -27,6 +27,7 @@ import pytest
 
 from tlc.driver.render import render_all
 from tlc.frontend.diagnostics import CompileError
+from tlc.frontend.modules import STDLIB
 from tlc.frontend.source import Source
 
 TESTS = Path(__file__).parent
@@ -56,7 +57,7 @@ class Case:
             actual = run(self.source)
         except CompileError as error:
             actual = render_all(error.diagnostics)
-        actual = actual.rstrip("\n") + "\n"
+        actual = actual.replace(f"{STDLIB}/", "stdlib/").rstrip("\n") + "\n"
         if bless:
             if actual != self.expected:
                 self.path.write_text(f"{self.text}{SEPARATOR}\n{actual}", encoding="utf-8")

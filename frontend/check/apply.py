@@ -6,15 +6,15 @@ Application   struct lifting, then dimensions (`lifting.py` has the loops), then
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.build import Bindings, read
+from tlc.frontend.check.build import Bindings, part, read
 from tlc.frontend.check.callee import function_of
-from tlc.frontend.check.cells import BOUNDS, Mismatch, Pattern, elem_of
+from tlc.frontend.check.cells import BOUNDS, Mismatch, Pattern, conversion_help, elem_of
 from tlc.frontend.check.dimension import dims_of_value, extent_of, is_i64
 from tlc.frontend.check.functions import FunctionValue, Site
 from tlc.frontend.check.habits import argument_help
@@ -23,7 +23,7 @@ from tlc.frontend.check.pending import Outline
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Kind, Scope
 from tlc.frontend.check.signature import Bindings as Bound
-from tlc.frontend.check.signature import Parameter, Signature, dims_of_type, finish, is_tree, match, rank_of, substitute
+from tlc.frontend.check.signature import Parameter, Signature, dims_of_type, finish, is_tree, known, match, rank_of, substitute, whole_of
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
@@ -62,7 +62,8 @@ def arrange(body: Body, fn: FunctionValue, sig: Signature, args: Sequence[ast.Ar
     for k, a in enumerate(args):
         if a.name:
             if a.name not in {p.name for p in sig.params}:
-                raise fail("E0401", f"`{fn.name}` has no parameter `{a.name}`", a.span, help=argument_help(a.name, [p.name for p in sig.params]))
+                help = argument_help(a.name, [p.name for p in sig.params])
+                raise fail("E0401", f"`{fn.name}` has no parameter `{a.name}`", a.span, help=help)
             name = a.name
         else:
             if k >= len(sig.params):
@@ -140,14 +141,14 @@ class Application:
     def lift(self, values: list[typed.Expr]) -> typed.Expr:
         """Struct lifting first, then dimensions."""
         what = f"`{self.fn.name}`"
-        operands = [Operand(v, _rank(p), p.name, _is_key(p)) for p, v in zip(self.params, values, strict=True)]
-        trees = [p for p, v in zip(self.params, values, strict=True) if isinstance(p.type, TensorType) and is_tree(v.type)]
+        operands = [Operand(v, _rank(p), p.name, _is_key(p.type)) for p, v in zip(self.params, values, strict=True)]
+        trees = [p for p, v in zip(self.params, values, strict=True) if _lifts(p.type) and is_tree(v.type)]
         if trees:
             self._no_dims(trees)
             for p, v in zip(self.params, values, strict=True):
                 if isinstance(p.type, StructType | TupleType) and not is_tree(v.type):
                     raise misfit(self.fn, p, v, Mismatch())
-                if not isinstance(p.type, TensorType) and is_tree(v.type):
+                if not _lifts(p.type) and is_tree(v.type):
                     raise misfit(self.fn, trees[0], values[self.params.index(trees[0])], Mismatch())
             return over_structs(self.body, operands, self.lift, self.span, what, any(_wants_real(p) for p in trees))
         for p, o in zip(self.params, operands, strict=True):
@@ -155,7 +156,16 @@ class Application:
             if too_small or (o.extra and isinstance(p.type, TensorType) != isinstance(o.value.type, TensorType)):
                 raise misfit(self.fn, p, o.value, Mismatch())
         self._no_dims([p for p, o in zip(self.params, operands, strict=True) if o.extra])
-        return over_dims(self.body, operands, lambda inner: self.fit(inner, values), self.span, what)
+        before = Bindings()
+        spread = [_spread(p.type, o, before) for p, o in zip(self.params, operands, strict=True)]
+        self._no_dims([p for p, s in zip(self.params, spread, strict=True) if isinstance(s, list)])
+        flat = [o for s in spread for o in _flat(s)]
+
+        def make(inner: list[typed.Expr]) -> typed.Expr:
+            rest = iter(inner)
+            return self.fit([_regrouped(s, rest, v.span) for s, v in zip(spread, values, strict=True)], values)
+
+        return before.wrap(over_dims(self.body, flat, make, self.span, what))
 
     def _no_dims(self, lifted: list[Parameter]) -> None:
         """What cannot be lifted: a parameter that occurs in a dimension, a function whose result has `?`."""
@@ -178,12 +188,12 @@ class Application:
         values = list(values)
         for k, p in enumerate(self.params):
             if p.dim is not None:
-                self._match(p, values[k], given[k], binds, bindable)
+                self._match(k, values[k], given, binds, bindable)
                 if p.dim in self.sig.in_types:
                     values[k], binds.dims[p.dim] = extent_of(self.body, values[k], before, p.name)
-        for p, v, g in zip(self.params, values, given, strict=True):
+        for k, p in enumerate(self.params):
             if p.dim is None:
-                self._match(p, v, g, binds, bindable)
+                self._match(k, values[k], given, binds, bindable)
         try:
             finish(binds, bindable)
         except Mismatch as m:
@@ -194,19 +204,21 @@ class Application:
                 outlines.append((p.name, _function(self.body, p, self.functions[p.name], binds, bindable)))
         return before.wrap(self.fn.emit(self.body, Site(binds, values, outlines, self.span)))
 
-    def _match(self, p: Parameter, value: typed.Expr, given: typed.Expr, binds: Bound, bindable: frozenset[DimVar]) -> None:
+    def _match(self, k: int, value: typed.Expr, given: list[typed.Expr], binds: Bound, bindable: frozenset[DimVar]) -> None:
+        p = self.params[k]
         if p.type is None:
             return
         try:
             match(p.type, value.type, binds, bindable)
         except Mismatch as m:
-            raise misfit(self.fn, p, given, m, binds, self._bound_by(m.atom, p)) from None
+            raise misfit(self.fn, p, given[k], m, binds, self._bound_by(m, k, given)) from None
 
-    def _bound_by(self, atom: DimVar | None, before: Parameter) -> Parameter | None:
-        """The parameter whose argument gave a dimension variable its value."""
-        for p in self.params[: self.params.index(before)]:
-            if atom is not None and p.type is not None and (p.dim == atom or atom in dims_of_type(p.type)):
-                return p
+    def _bound_by(self, m: Mismatch, before: int, given: list[typed.Expr]) -> Label | None:
+        """The argument that gave a dimension variable its first value."""
+        for p, g in zip(self.params[:before], given, strict=False):
+            if m.atom is not None and p.type is not None and (p.dim == m.atom or m.atom in dims_of_type(p.type)):
+                same = str(m.atom) == str(m.dims[0])
+                return Label(g.span, f"it must have the `{m.atom}` of this one" if same else f"`{m.atom}` is `{m.dims[0]}` by this one")
         return None
 
     def _disagree(self, given: list[typed.Expr], m: Mismatch) -> Failed:
@@ -214,14 +226,53 @@ class Application:
         return fail("E0402", f"the dimensions of the arguments of `{self.fn.name}` do not agree", self.span, m.reason, labels, m.help)
 
 
+Spread = Operand | list["Spread"]  # an argument that lifts whole, or the items of a tuple that lift each by itself
+
+
+def _spread(type: Pattern | None, operand: Operand, before: Bindings) -> Spread:
+    """The operand; of a tuple for a tuple parameter its items, if any of them has dimensions to lift over."""
+    value = operand.value
+    if not isinstance(type, TupleType) or not isinstance(value.type, TupleType) or len(type.items) != len(value.type.items):
+        return operand
+    inner = Bindings()
+    kept = inner.keep(value, operand.name)
+    items: list[Spread] = []
+    for k, t in enumerate(type.items):
+        item = Operand(part(kept, k), rank_of(t) if isinstance(t, StructType) or _lifts(t) else None, f"{operand.name}{k}", _is_key(t))
+        if item.rank is not None and len(dims_of_value(item.value)) < item.rank:
+            return operand
+        items.append(_spread(t, item, inner))
+    if not any(o.extra for i in items for o in _flat(i)):
+        return operand
+    before.stmts += inner.stmts
+    return items
+
+
+def _flat(spread: Spread) -> list[Operand]:
+    return [spread] if isinstance(spread, Operand) else [o for s in spread for o in _flat(s)]
+
+
+def _regrouped(spread: Spread, values: Iterator[typed.Expr], span: Span) -> typed.Expr:
+    """The argument from the values of its operands."""
+    if isinstance(spread, Operand):
+        return next(values)
+    items = tuple(_regrouped(s, values, span) for s in spread)
+    return typed.Tuple(items, type=TupleType(tuple(i.type for i in items)), span=span)
+
+
 def _rank(p: Parameter) -> int | None:
-    if p.type is None or isinstance(p.type, TypeParam | TupleType):
+    if p.type is None or isinstance(p.type, TypeParam | TupleType) or whole_of(p.type) is not None:
         return None
     return rank_of(p.type)
 
 
-def _is_key(p: Parameter) -> bool:
-    return isinstance(p.type, TensorType) and elem_of(p.type) is Elem.KEY
+def _lifts(type: Pattern | None) -> bool:
+    """Whether a struct for this parameter is lifted over its fields."""
+    return isinstance(type, TensorType) and whole_of(type) is None
+
+
+def _is_key(type: Pattern | None) -> bool:
+    return isinstance(type, TensorType) and elem_of(type) is Elem.KEY
 
 
 def _wants_real(p: Parameter) -> bool:
@@ -230,11 +281,11 @@ def _wants_real(p: Parameter) -> bool:
     return elem.is_real if isinstance(elem, Elem) else isinstance(elem, TypeParam) and elem.bound == "float"
 
 
-def misfit(
-    fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch, binds: Bound | None = None, by: Parameter | None = None
-) -> Failed:
-    """An argument that does not fit its parameter. What is wanted is said with the dimensions that are known; `by` gave the one that disagrees."""
-    labels: list[Label] = []
+def misfit(fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch, binds: Bound | None = None, by: Label | None = None) -> Failed:
+    """An argument that does not fit its parameter. What is wanted is said with the dimensions that are known; `by` marks the argument
+    that gave the one which disagrees.
+    """
+    labels: list[Label] = [by] if by is not None else []
     if p.span.source.text:
         labels.append(Label(p.span, f"`{p.name}: {p.type}` is wanted"))
     for v in dict.fromkeys(dim_atoms(value)):
@@ -243,29 +294,15 @@ def misfit(
     help = m.help
     if not help and isinstance(p.type, TensorType) and isinstance(value.type, TensorType):
         elem, found = elem_of(p.type), elem_of(value.type)
-        if isinstance(elem, Elem) and isinstance(found, Elem) and elem is not found and elem.is_num:
-            help = f"convert with `{elem}(...)`"
-    elif not help and isinstance(p.type, TensorType) and isinstance(elem_of(p.type), TypeParam):
-        help = f"its element type must be one of {', '.join(map(str, BOUNDS['num']))}"
-    wanted = _known(p.type, binds)
+        if isinstance(elem, TypeParam):
+            help = f"`{elem.name}` is one of {', '.join(map(str, BOUNDS.get(elem.bound, BOUNDS['num'])))}"
+        elif elem is Elem.STR:
+            help = 'a value is written into a string by interpolation: `"{x}"`'
+        elif elem is not found:
+            help = conversion_help(elem, found)
+    wanted = known(p.type, binds) if p.type is not None and binds is not None else p.type
     message = f"the argument `{p.name}` of `{fn.name}` must be `{wanted}`, found `{value.type}`"
-    notes = (f"`{m.atom}` is `{m.dims[0]}` by the argument `{by.name}`",) if by is not None and m.dims else m.notes
-    return fail("E0402", message, value.span, f"this is `{value.type}`", tuple(labels), help, notes)
-
-
-def _known(type: Pattern | None, binds: Bound | None) -> Pattern | None:
-    """The type of a parameter with the dimensions that are known by now."""
-
-    def put(d: Dim) -> Dim:
-        return d.substitute(binds.dims.get) if binds is not None else d
-
-    match type:
-        case TensorType():
-            return TensorType(type.elem, tuple(map(put, type.dims)))
-        case StructType():
-            return StructType(type.decl, tuple(put(a) if isinstance(a, Dim) else a for a in type.args), tuple(map(put, type.dims)))
-        case _:
-            return type
+    return fail("E0402", message, value.span, f"this is `{value.type}`", tuple(labels), help, () if by is not None else m.notes)
 
 
 def dim_atoms(value: typed.Expr) -> list[DimVar]:
@@ -280,7 +317,8 @@ def _function(body: Body, p: Parameter, node: ast.Expr, binds: Bound, bindable: 
     assert isinstance(p.type, FunctionType)
     fn = function_of(body, node)
     if fn is None:
-        raise fail("E0402", f"`{p.name}` must be a function `{p.type}`", node.span)
+        found = body.expr(node).type  # a name that is unknown is reported as that
+        raise fail("E0402", f"`{p.name}` must be a function `{p.type}`", node.span, f"this is `{found}`")
     type = substitute_known(p.type, binds)
     locals = [
         Local(f"a{k}", t, dim=Dim.var(DimVar(f"a{k}", node.span)) if t == I64 else None, span=node.span) for k, t in enumerate(type.params)

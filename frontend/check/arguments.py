@@ -32,16 +32,21 @@ def values(body: Body, node: ast.Call, name: str, low: int, high: int | None = N
     """The values of positional arguments, of which there are `low` to `high` (None: any number)."""
     positional, _ = split_arguments(node, name)
     if len(positional) < low or (high is not None and len(positional) > high):
-        wanted = f"{low}" if low == high else f"at least {low}" if high is None else f"{low} to {high}"
-        raise fail("E0401", f"`{name}` takes {wanted} arguments, {len(positional)} are given", node.span)
+        wanted = count(low) if low == high else f"at least {count(low)}" if high is None else f"{low} to {count(high)}"
+        raise fail("E0401", f"`{name}` takes {wanted}, {len(positional)} are given", node.span)
     return [argument(body, a) for a in positional]
+
+
+def count(n: int) -> str:
+    return "no arguments" if n == 0 else "1 argument" if n == 1 else f"{n} arguments"
 
 
 def literal_int(e: typed.Expr, what: str) -> int:
     """An integer that must be a literal (or a constant)."""
     if isinstance(e, PendingConst | typed.Const) and isinstance(e.value, int) and not isinstance(e.value, bool):
         return e.value
-    raise fail("E0401", f"{what} must be a literal integer", e.span)
+    help = "it decides the shape, so it is known when the program is compiled"
+    raise fail("E0401", f"{what} must be a literal integer", e.span, help=help)
 
 
 def need_tensor(e: typed.Expr, what: str) -> TensorType:

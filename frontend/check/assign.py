@@ -23,10 +23,11 @@ from tlc.frontend.check.flexible import read as read_variable
 from tlc.frontend.check.operators import BINARY, power, scalar_op
 from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.report import Failed, fail
-from tlc.frontend.check.scope import DimensionName, FunctionName, Poisoned, Variable, near
+from tlc.frontend.check.scope import DimensionName, FunctionName, Kind, Poisoned, Variable, field_help, near
 from tlc.frontend.check.signature import strip
 from tlc.frontend.check.statements import items_of
 from tlc.frontend.check.subscripts import At, Gather, Item, Slice, as_i64, item_dims, read_items
+from tlc.frontend.check.type_nodes import kind_of
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
@@ -134,8 +135,8 @@ def _place(body: Body, node: ast.Expr, binds: Bindings) -> Place:
                         place.path.append(typed.PartStep(k))
                         place.type = typed.field_types(type)[k]
                         return place
-            names = [f.name for f in type.decl.fields] if isinstance(type, StructType) else []
-            raise fail("E0310", f"`{type}` has no field `{node.name}`", node.name_span, help=near(node.name, names))
+            names = [f.name for f in type.decl.visible] if isinstance(type, StructType) else []
+            raise fail("E0310", f"`{type}` has no field `{node.name}`", node.name_span, help=field_help(node.name, names))
         case ast.Subscript():
             return _subscript(body, node, binds)
         case _:
@@ -148,19 +149,25 @@ def _variable(body: Body, node: ast.Name) -> Place:
         case Poisoned():
             raise Failed
         case Variable():
-            if not found.local.mutable:
+            kind = body.scope.barrier(node.name)
+            if not found.local.mutable and kind is not Kind.LAMBDA:
                 labels = (Label(found.local.span, "bound here"),) if found.local.span.source.text else ()
                 help = "make it a `var`" if _is_let(found.local) else f"copy it: `var {node.name} = {node.name}`"
                 raise fail("E0501", f"`{node.name}` cannot be assigned: it is not a `var`", node.span, "", labels, help)
-            kind = body.scope.barrier(node.name)
             if kind is not None:
                 message = f"`{node.name}` is outside the {kind.value}, which cannot assign it"
                 help = "use a `for` loop" if kind.value == "comprehension" else "return the new value"
                 raise fail("E0506", message, node.span, help=help)
             return Place(found.local, [], read_variable(body, found.local, node.span).type, node.span)
         case DimensionName() | FunctionName():
-            raise fail("E0501", f"`{node.name}` cannot be assigned", node.span)
+            what = "a function" if isinstance(found, FunctionName) else "a dimension"
+            raise fail("E0501", f"`{node.name}` cannot be assigned: it is {what}", node.span)
         case _:
+            entity = body.module.names.get(node.name)
+            if isinstance(entity, Poisoned):
+                raise Failed
+            if entity is not None:
+                raise fail("E0501", f"`{node.name}` cannot be assigned: it is {kind_of(entity)}", node.span)
             help = near(node.name, list(body.scope.all_names())) or f"declare it: `var {node.name} = ...`"
             body.bind(node.name, Poisoned())
             raise fail("E0201", f"unknown variable `{node.name}`", node.span, help=help)
@@ -203,11 +210,24 @@ def _subscript(body: Body, node: ast.Subscript, binds: Bindings) -> Place:
 def _store(body: Body, place: Place, node: ast.Assignment, value: typed.Expr) -> list[typed.Stmt]:
     if place.levels:
         return _store_through(body, place, node, value)
+    binds = Bindings()
     if node.op:
         value = _combine(body, place.value(body), value, node)
+    elif isinstance(node.target, ast.Subscript):
+        value = _stretched(value, place.type, binds, node.span)
     _fits(body, place, value, node)
     keys.assigned(body, place.local, not place.path)
-    return [typed.Assign(place.local, tuple(place.path), value, span=node.span)]
+    return [*binds.stmts, typed.Assign(place.local, tuple(place.path), value, span=node.span)]
+
+
+def _stretched(value: typed.Expr, type: Type, binds: Bindings, span: Span) -> typed.Expr:
+    """What a subscript leads to takes a smaller value as often as it has room for it: `x[:] = 0.0`, `m[i] = 1.0`."""
+    own = dims_of_value(value)
+    if not isinstance(type, TensorType) or not isinstance(value.type, TensorType) or len(own) >= len(type.dims):
+        return value
+    if type.dims[len(type.dims) - len(own) :] != own:
+        return value
+    return _stretch(value if _simple(value) else binds.let(value, "new"), type.dims, span)
 
 
 def _combine(body: Body, old: typed.Expr, value: typed.Expr, node: ast.Assignment) -> typed.Expr:

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body, expression
-from tlc.frontend.check.build import unit
-from tlc.frontend.check.cells import NEVER, Mismatch, elem_of, is_real, unify
+from tlc.frontend.check.build import do, read, unit
+from tlc.frontend.check.cells import NEVER, Mismatch, unify
 from tlc.frontend.check.flexible import renewed
-from tlc.frontend.check.report import Failed, fail, unsupported
+from tlc.frontend.check.operators import compare_help
+from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Kind
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.source import Span
-from tlc.frontend.types import BOOL, UNIT, Elem, TensorType, Type
+from tlc.frontend.types import BOOL, UNIT, TensorType, Type
 
 
 def diverges(s: typed.Stmt) -> bool:
@@ -111,15 +112,10 @@ def condition(body: Body, node: ast.Expr, what: str) -> typed.Expr:
             return cond
         except Mismatch:
             pass
-    help = "compare it, as in `x != 0`"
+    help = compare_help(cond)
     if isinstance(cond.type, TensorType) and cond.type.dims:
         help = "reduce it with `any(...)` or `all(...)`"
         help += "; element by element, `where(c, a, b)` chooses" if what == "if" else ""
-    elif isinstance(node, ast.Name | ast.Field) and isinstance(cond.type, TensorType) and elem_of(cond.type) is not Elem.STR:
-        text = node.span.source.text[node.span.start : node.span.end]
-        help = f"compare it: `{text} != {'0.0' if is_real(cond.type) else '0'}`"
-    elif isinstance(node, ast.Unary | ast.Binary) and not isinstance(cond.type, TensorType):
-        help = ""
     raise fail("E0312", f"the condition of `{what}` must be a scalar `bool`, found `{cond.type}`", node.span, help=help)
 
 
@@ -144,22 +140,38 @@ def sides(body: Body, checks: tuple[Check, Check]) -> list[typed.Expr]:
 def if_value(body: Body, node: ast.IfExpr) -> typed.Expr:
     """`if` for its value."""
     if node.other is None:
+        last = node.then.stmts[-1] if node.then.stmts else None
+        if isinstance(last, ast.ExprStmt) and not isinstance(last.expr, ast.Call | ast.IfExpr | ast.Block):
+            raise fail("E0503", "`if` without `else` has no value", node.span, help="add `else { ... }`")
         return if_statement(body, node)
     cond = condition(body, node.cond, "if")
     otherwise = node.other
     then, other = sides(body, (lambda: check_block(body, node.then, value=True), lambda: body.expr(otherwise)))
-    if renewed(body, node, node.span):
-        raise unsupported("an `if` that gives a value and assigns a variable declared with `?`", node.span)
+    value = _joined(cond, then, other, node.span)
+    after = renewed(body, node, node.span)
+    if not after or value.type is NEVER:
+        return value
+    if value.type == UNIT:
+        return unit((typed.Eval(value, span=node.span), *after), node.span, UNIT)
+    local = body.local("value", value.type, node.span)
+    return do((typed.Let(local, value, span=node.span), *after), read(local, node.span))
+
+
+def _joined(cond: typed.Expr, then: typed.Expr, other: typed.Expr, span: Span) -> typed.Expr:
     if then.type is NEVER and other.type is NEVER:
-        return typed.If(cond, as_unit(then), as_unit(other), type=NEVER, span=node.span)
+        return typed.If(cond, as_unit(then), as_unit(other), type=NEVER, span=span)
     if then.type is NEVER or other.type is NEVER:
         wanted = other.type if then.type is NEVER else then.type
-        return typed.If(cond, ending(then, wanted), ending(other, wanted), type=wanted, span=node.span)
+        return typed.If(cond, ending(then, wanted), ending(other, wanted), type=wanted, span=span)
+    if (then.type == UNIT) != (other.type == UNIT):
+        none, some = (then, other) if then.type == UNIT else (other, then)
+        labels = (Label(last_span(some), f"this side is `{some.type}`"),)
+        raise fail("E0503", "one side of `if` has a value, the other has none", last_span(none), "this has none", labels)
     try:
         unify(then.type, other.type)
     except Mismatch as m:
         raise _sides_differ(then, other, m) from None
-    return typed.If(cond, then, other, type=then.type, span=node.span)
+    return typed.If(cond, then, other, type=then.type, span=span)
 
 
 def _sides_differ(then: typed.Expr, other: typed.Expr, m: Mismatch) -> Failed:

@@ -72,6 +72,7 @@ class Body:
     ranges: dict[DimVar, tuple[Dim, Dim]] = field(default_factory=dict)  # half-open ranges of loop variables and indices
     natural: set[DimVar] = field(default_factory=set)  # atoms that are never negative: dimensions
     keys: Keys = field(default_factory=Keys)
+    declared: Span | None = None  # where the result is declared
     tail: ast.Stmt | None = None  # the last statement of a function without a result
     flexible: dict[int, Flexible] = field(default_factory=dict)  # variables whose dimensions change, by their uid
 

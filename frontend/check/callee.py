@@ -78,7 +78,9 @@ def _of(body: Body, node: ast.Call) -> FunctionValue:
         raise fail("E0603", f"`{name}` takes one function", node.span, help=help)
     fn = function_of(body, node.args[0].value)
     if fn is None:
-        raise fail("E0603", f"`{name}` takes a function", node.args[0].span, "this is none", help=f"the arguments follow: `{name}(f)(x)`")
+        found = body.expr(node.args[0].value).type  # a name that is unknown is reported as that
+        help = f"the arguments follow: `{name}(f)(x)`" if isinstance(node.args[0].value, ast.Call) else ""
+        raise fail("E0603", f"`{name}` takes a function", node.args[0].span, f"this is `{found}`", help=help)
     return fn
 
 

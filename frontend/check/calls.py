@@ -7,7 +7,7 @@ from dataclasses import replace
 from tlc.frontend import ast, typed
 from tlc.frontend.check.apply import argument, call
 from tlc.frontend.check.body import Body, expression
-from tlc.frontend.check.build import Bindings
+from tlc.frontend.check.build import Bindings, bool_const, over
 from tlc.frontend.check.builtins import BUILTINS, conversion, scalar_call
 from tlc.frontend.check.callee import function_of, path_of
 from tlc.frontend.check.cells import Mismatch, known_elem
@@ -15,9 +15,9 @@ from tlc.frontend.check.derivatives import Derivative
 from tlc.frontend.check.dimension import extent_of
 from tlc.frontend.check.functions import FunctionValue
 from tlc.frontend.check.report import Failed, fail
-from tlc.frontend.check.scope import FunctionDecl, Poisoned, StructEntity, TypeName, near
+from tlc.frontend.check.scope import FunctionDecl, Poisoned, StructEntity, TypeName, field_help
 from tlc.frontend.check.signature import Bindings as Bound
-from tlc.frontend.check.signature import as_type, finish, match, struct_pattern, substitute
+from tlc.frontend.check.signature import as_type, finish, known, match, struct_pattern, substitute
 from tlc.frontend.check.type_nodes import ELEMS
 from tlc.frontend.check.unknown import no_function, unknown_function
 from tlc.frontend.diagnostics import Label
@@ -93,7 +93,9 @@ def _call(body: Body, fn: FunctionValue, node: ast.Call) -> typed.Expr:
 
 def _maker(entity: StructEntity) -> str:
     """The function beside the struct that makes one: `nn.init_linear(k, I, O)`."""
-    for f in entity.module.names.values():
+    for name, f in entity.module.names.items():
+        if name != entity.node.name.lower() and not name.startswith(("init", "make", "new")):
+            continue
         result = f.signature.result if isinstance(f, FunctionDecl) and f.signature is not None else None
         if isinstance(f, FunctionDecl) and isinstance(result, StructType) and result.decl is entity.decl and not result.dims:
             return f"`{f.name}({', '.join(p.name for p in f.node.params)})` makes one"
@@ -101,7 +103,7 @@ def _maker(entity: StructEntity) -> str:
 
 
 def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], span: Span) -> typed.Expr:
-    """`Linear(w = ..., b = ...)`; a dimension may be given by name too, as a claim."""
+    """`Linear(w = ..., b = ...)`. A dimension may be given by name too, as a claim, and must be if no field determines it."""
     decl = entity.decl
     if entity.broken:
         raise Failed
@@ -110,16 +112,18 @@ def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], 
     binds = Bound()
     before = Bindings()
     given: dict[str, typed.Expr] = {}
-    fields = {f.name: f for f in decl.fields}
+    fields = {f.name: f for f in decl.visible}
     params = {p.name: p for p in dims}
     for k, a in enumerate(args):
-        name = a.name or (decl.fields[k].name if k < len(decl.fields) else "")
+        name = a.name or (list(fields)[k] if k < len(fields) else "")
         if name in params:
             binds.dims[params[name]] = extent_of(body, body.expr(a.value), before, name)[1]
             continue
         if name not in fields:
-            message = f"`{decl.name}` has no field `{a.name}`" if a.name else f"`{decl.name}` has {len(fields)} fields"
-            raise fail("E0310", message, a.span, help=near(a.name, list(fields)))
+            labels = (Label(decl.span, "declared here"),)
+            if not a.name:
+                raise fail("E0401", f"`{decl.name}` has {len(fields)} fields, {len(args)} are given", a.span, "one too many", labels)
+            raise fail("E0310", f"`{decl.name}` has no field `{a.name}`", a.span, "", labels, field_help(a.name, list(fields)))
         if name in given:
             raise fail("E0401", f"the field `{name}` is given twice", a.span)
         value = argument(body, a.value)
@@ -128,9 +132,8 @@ def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], 
         try:
             match(f.type, value.type, binds, dims)
         except Mismatch as m:
-            wanted = f.type
-            labels = (Label(f.span, f"`{f.name}: {wanted}` is wanted"),)
-            message = f"the field `{name}` of `{decl.name}` must be `{wanted}`, found `{value.type}`"
+            labels = (Label(f.span, f"`{f.name}: {f.type}` is wanted"),)
+            message = f"the field `{name}` of `{decl.name}` must be `{known(f.type, binds)}`, found `{value.type}`"
             help = m.help or _maker(entity)
             raise fail("E0402", message, a.value.span, f"this is `{value.type}`", labels, help, m.notes) from None
     missing = [n for n in fields if n not in given]
@@ -141,12 +144,22 @@ def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], 
         finish(binds, dims)
     except Mismatch as m:
         raise fail("E0402", f"the fields of `{decl.name}` do not agree", span, m.reason, (), m.help) from None
+    for p in decl.params:
+        if isinstance(p, DimVar) and p not in binds.dims:
+            help = f"give it by name: `{decl.name}(..., {p.name} = ...)`"
+            labels = (Label(p.span, "declared here"),)
+            raise fail("E0401", f"no field determines the dimension `{p.name}` of `{decl.name}`", span, "", labels, help)
     type = as_type(substitute(pattern, binds))
-    names = [f.name for f in decl.fields]
+    names = list(fields)
     if list(given) == names:
         values = [given[n] for n in names]
     else:
         values = [before.keep(given[n], n) for n in given]
         order = list(given)
         values = [values[order.index(n)] for n in names]
+    assert isinstance(type, StructType)
+    for f, t in zip(decl.fields, typed.field_types(type), strict=True):
+        if f.hidden:
+            assert isinstance(t, TensorType)
+            values.append(over(t.dims, span, lambda _: bool_const(False, span)))
     return before.wrap(typed.Struct(tuple(values), type=type, span=span))

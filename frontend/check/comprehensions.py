@@ -14,13 +14,13 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import Bindings, dim_value, int_const
-from tlc.frontend.check.cells import NEVER, NUMS, Mismatch, elem_of, restrict, tensor
+from tlc.frontend.check.cells import NEVER, NUMS, Mismatch, could_be, elem_of, restrict, tensor
 from tlc.frontend.check.dimension import check_natural, extent_of
 from tlc.frontend.check.functions import names_in
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Kind
 from tlc.frontend.diagnostics import Label
-from tlc.frontend.dims import Dim
+from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
 from tlc.frontend.typed import with_dims
 from tlc.frontend.types import BOOL, I64, REALS, UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type
@@ -36,6 +36,7 @@ def comprehension(body: Body, node: ast.Comprehension) -> typed.Expr:
     ranges: list[typed.Range] = []
     dims: list[Dim] = []
     mark = keys.Mark()
+    newest = DimVar("")
     with body.inside(Kind.COMPREHENSION), body.no_escape(pure=True):
         for r in node.indices:
             lo, hi, first, last = _range(body, r, found.get(r.name), before, dependent=node.op != "for" and bool(ranges))
@@ -44,12 +45,14 @@ def comprehension(body: Body, node: ast.Comprehension) -> typed.Expr:
             ranges.append(typed.Range(local, lo, hi))
             if node.op == "for" and first is not None and last is not None:
                 dims.append(last - first)
+                _refuse_ragged_range(r, last - first, ranges[:-1])
                 check_natural(body, last - first, before, r.span)
         with keys.repeated(body, "comprehension", node.indices[0].name, mark):
             value = body.expr(node.body)
     if value.type == UNIT or value.type is NEVER or isinstance(value.type, FunctionType):
         raise fail("E0503", "the body of a comprehension needs a value", node.body.span)
     if node.op == "for":
+        _refuse_ragged(node, value, newest)
         return before.wrap(typed.Comp(tuple(ranges), value, type=with_dims(tuple(dims), value.type), span=node.span))
     return before.wrap(reduction(node.op, tuple(ranges), value, order_of(node), node.span))
 
@@ -70,6 +73,28 @@ def _range(
         lo, first = extent_of(body, body.expr(r.lo), before, "lo")
     hi, last = extent_of(body, body.expr(r.hi), before, "n")
     return lo, hi, first, last
+
+
+def _refuse_ragged_range(r: ast.IndexRange, extent: Dim, earlier: list[typed.Range]) -> None:
+    """The range of an index of a tensor does not depend on another index (that of a reduction may)."""
+    atoms = set(extent.atoms())
+    for e in earlier:
+        if e.local.dim is not None and not atoms.isdisjoint(e.local.dim.atoms()):
+            message = f"the range of `{r.name}` depends on the index `{e.local.name}`, so the rows would have different lengths"
+            help = "give it the largest range, and fill the rest; a reduction may have such a range"
+            raise fail("E0314", message, r.span, f"`{extent}` many", help=help)
+
+
+def _refuse_ragged(node: ast.Comprehension, value: typed.Expr, newest: DimVar) -> None:
+    """Every element has the same shape: its dimensions speak of nothing that is younger than the comprehension."""
+    for leaf in typed.leaf_types(value.type):
+        for dim in leaf.dims:
+            young = [atom for atom in dim.atoms() if atom.uid > newest.uid]
+            if young:
+                message = f"the elements of this comprehension have different shapes: `{dim}` may differ from one to the next"
+                indices = {r.name for r in node.indices}
+                which = next((f"`{a}` is an index" for a in young if a.name in indices), f"`{young[0]}` is known only inside")
+                raise fail("E0314", message, node.body.span, which, help="give each element the largest shape, and fill the rest")
 
 
 def order_of(node: ast.Comprehension) -> str:
@@ -96,7 +121,7 @@ def reduction(op: str, ranges: tuple[typed.Range, ...], value: typed.Expr, order
         if op == "mean":
             help = "the mean of integers is not defined: convert with `f32(...)`"
         elif op in LOGICAL:
-            help = "compare, as in `x > 0`"
+            help = "compare, as in `x > 0.0`" if could_be(type, REALS) else "compare, as in `x > 0`"
         elif elem is Elem.BOOL:
             help = "to count, convert with `i64(...)`"
         raise fail("E0304", f"`{op}` does not take `{type}`", value.span, help=help) from None

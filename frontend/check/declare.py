@@ -12,13 +12,13 @@ from tlc.frontend.check.flags import Main, make_main
 from tlc.frontend.check.misspelt import misspelt
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Poisoned, StructEntity
-from tlc.frontend.check.signature import Parameter, Signature, as_type, dims_of_type
+from tlc.frontend.check.signature import Parameter, Signature, as_type, dim_terms, dims_of_type
 from tlc.frontend.check.type_nodes import SignatureContext, StructContext
 from tlc.frontend.diagnostics import Label
-from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.dims import Dim, DimVar, linear
 from tlc.frontend.source import Span
 from tlc.frontend.typed import StructField, TypeParam
-from tlc.frontend.types import I64, UNIT, StructType, TensorType, TupleType, Type
+from tlc.frontend.types import I64, UNIT, Elem, StructType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
@@ -131,7 +131,7 @@ def _fields(session: Session, entity: StructEntity) -> None:
 
 
 def _check_struct(session: Session, entity: StructEntity) -> None:
-    """A struct does not hold itself, and its fields determine its dimensions."""
+    """A struct does not hold itself; a dimension that no field determines gets a field of its own."""
     if _holds(entity.decl, entity.decl, set()):
         session.report(fail("E0206", f"the struct `{entity.decl.name}` holds itself", entity.decl.span))
         entity.broken = True
@@ -139,10 +139,8 @@ def _check_struct(session: Session, entity: StructEntity) -> None:
     bare = _bare_dims(entity.decl)
     for p in entity.decl.params:
         if isinstance(p, DimVar) and p not in bare:
-            help = f"give a field the dimension `{p.name}` alone, or drop the parameter"
-            message = f"no field determines the dimension `{p.name}` of `{entity.decl.name}`: not supported yet"
-            session.report(fail("E0902", message, p.span, help=help))
-            entity.broken = True
+            type = TensorType(Elem.BOOL, (Dim.var(p), Dim.const(0)))
+            entity.decl.fields.append(StructField(f"({p.name})", type, p.span, hidden=True))
 
 
 def _holds(inner: typed.StructDecl, wanted: typed.StructDecl, seen: set[typed.StructDecl]) -> bool:
@@ -216,7 +214,7 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
             session.report(e)
             wrong = True
     for name, atom in context.variables.items():
-        if name in names:
+        if name in names and not wrong:
             labels = (Label(names[name], "the parameter"),)
             help = "a parameter that is a dimension is an `i64`; otherwise rename one"
             raise fail("E0202", f"`{name}` is both a parameter and a dimension", atom.span, "", labels, help)
@@ -233,6 +231,7 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
     if node.extern and not entity.module.trusted:
         _check_foreign(node, params, result)
     dims = tuple(context.variables.values())
+    _determined(params, dims)
     _known_result(result, params, dims, frozenset(context.fresh), node)
     constants = {name: None for name, e in entity.module.names.items() if isinstance(e, ConstEntity)}
     for slip in misspelt(node, dims, {**constants, **own, **context.variables}):
@@ -253,6 +252,21 @@ def _check_foreign(node: ast.Function, params: list[Parameter], result: Type | T
             raise fail("E0410", f"a `{type}` cannot pass to or from a function of C", span, help=help)
 
 
+def _determined(params: list[Parameter], dims: tuple[DimVar, ...]) -> None:
+    """The arguments determine every dimension variable: it stands alone, or in a term whose other variables are known."""
+    terms = [d for p in params if p.type is not None for d in dim_terms(p.type)]
+    known = {p.dim for p in params if p.dim is not None} | {d.atom for d in terms}
+    changed = True
+    while changed:
+        found = {a for t in terms for a in t.atoms() if a not in known and linear(t, a) and all(b == a or b in known for b in t.atoms())}
+        known |= found
+        changed = bool(found)
+    for v in dims:
+        if v not in known and any(v in t.atoms() for t in terms):
+            help = f"give a parameter the dimension `{v.name}` alone, or take it as an `i64` parameter"
+            raise fail("E0306", f"no argument determines the dimension `{v.name}`", v.span, help=help)
+
+
 def _known_result(
     result: Type | TypeParam, params: list[Parameter], dims: tuple[DimVar, ...], fresh: frozenset[DimVar], node: ast.Function
 ) -> None:
@@ -261,4 +275,7 @@ def _known_result(
     for d in dims_of_type(result):
         if d not in known and d not in fresh:
             help = f"take `{d.name}` as an `i64` parameter, or write `?{d.name}` for a dimension that only the run knows"
+            same = next((p for p in params if p.name == d.name), None)
+            if same is not None:
+                help = f"the parameter `{d.name}` is `{same.type}`; a dimension is an `i64`"
             raise fail("E0306", f"nothing determines the dimension `{d.name}` of the result", d.span, help=help)

@@ -13,7 +13,7 @@ from tlc.frontend.check.dimension import BodyContext
 from tlc.frontend.check.flexible import read
 from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.printing import text
-from tlc.frontend.check.report import Failed, fail, unsupported
+from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import (
     ConstEntity,
     DimensionName,
@@ -24,7 +24,7 @@ from tlc.frontend.check.scope import (
     StructEntity,
     TypeName,
     Variable,
-    near,
+    field_help,
 )
 from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import as_type, substitute
@@ -35,7 +35,7 @@ from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
 from tlc.frontend.typed import with_dims
-from tlc.frontend.types import I64, REALS, UNIT, StructType, TensorType, TupleType
+from tlc.frontend.types import I64, REALS, UNIT, StructType, TensorType, TupleType, Type
 
 
 @expression(ast.Number)
@@ -124,9 +124,9 @@ def member(body: Body, base: typed.Expr, node: ast.Field) -> typed.Expr:
                     return dim_value(a, node.span)
                 raise fail("E0207", f"`{node.name}` of `{type.decl.name}` is a type, not a value", node.name_span)
         if node.name != "shape":
-            names = [f.name for f in type.decl.fields] + [p.name for p in type.decl.params]
+            names = [f.name for f in type.decl.visible] + [p.name for p in type.decl.params]
             labels = (Label(type.decl.span, "declared here"),)
-            raise fail("E0310", f"`{type.decl.name}` has no field `{node.name}`", node.name_span, "", labels, near(node.name, names))
+            raise fail("E0310", f"`{type.decl.name}` has no field `{node.name}`", node.name_span, "", labels, field_help(node.name, names))
     if isinstance(type, TensorType) and node.name == "T":
         return transpose(body, base, node.span)
     if isinstance(type, TensorType | StructType) and node.name == "shape":
@@ -173,39 +173,53 @@ def as_(body: Body, node: ast.As) -> typed.Expr:
     """`x as f32[b, 784]`: dimensions that are not provably equal are checked when the program runs."""
     value = body.expr(node.value)
     context = BodyContext(body)
-    pattern = context.type(node.type)
-    if not isinstance(pattern, TensorType) or not isinstance(value.type, TensorType):
-        if isinstance(pattern, StructType) and isinstance(value.type, StructType):
-            raise unsupported("`as` with a struct", node.span)
-        raise fail("E0301", f"`{value.type}` cannot be said to be `{pattern}`", node.span, help="`as` is for the dimensions of a tensor")
+    pattern = as_type(context.type(node.type))
     try:
-        unify_elem(elem_of(pattern), elem_of(value.type))
-    except Mismatch:
-        help = f"convert with `{pattern.elem}(...)`: `as` speaks of dimensions only"
-        raise fail("E0303", f"`{value.type}` is not `{pattern}`", node.span, help=help) from None
-    if len(pattern.dims) != len(value.type.dims):
-        message = f"`{value.type}` has {len(value.type.dims)} dimensions, `{pattern}` has {len(pattern.dims)}"
-        raise fail("E0301", message, node.span, help="`reshape(x, ...)` changes the number of dimensions")
+        pairs = _dim_pairs(pattern, value.type)
+    except Mismatch as m:
+        code = "E0303" if m.help else "E0301"
+        help = f"{m.help}: `as` speaks of dimensions only" if m.help else "`as` is for dimensions; `reshape(x, ...)` changes their number"
+        raise fail(code, f"`{value.type}` cannot be said to be `{pattern}`", node.span, m.reason, help=help) from None
     bound = Bound()
-    for p, d in zip(pattern.dims, value.type.dims, strict=True):
-        atom = p.atom
+    for wanted, found in pairs:
+        atom = wanted.atom
         if isinstance(atom, DimVar) and atom in context.bindable:
-            bound.dims.setdefault(atom, d)
+            bound.dims.setdefault(atom, found)
     for label, atom in context.introduced.items():
         if atom not in bound.dims:
             raise fail("E0306", f"unknown dimension `{label}`", node.type.span)
         body.bind(label, DimensionName(bound.dims[atom]))
-    target = as_type(substitute(pattern, bound))
-    _known_apart(value, target, node.span)
+    target = substitute(pattern, bound)
+    for wanted, found in _dim_pairs(target, value.type):
+        if (found - wanted).value:
+            raise fail("E0301", f"`{value.type}` can never be `{target}`", node.span, f"`{found}` is not `{wanted}`")
     return context.binds.wrap(typed.Cast(value, type=target, span=node.span))
 
 
-def _known_apart(value: typed.Expr, target: TensorType | object, span: Span) -> None:
-    assert isinstance(target, TensorType) and isinstance(value.type, TensorType)
-    for a, b in zip(value.type.dims, target.dims, strict=True):
-        difference = (a - b).value
-        if difference:
-            raise fail("E0301", f"`{value.type}` can never be `{target}`", span, f"`{a}` is not `{b}`")
+def _dim_pairs(wanted: Type, found: Type) -> list[tuple[Dim, Dim]]:
+    """The dimensions of two types that are alike but for them, in order. Raises Mismatch where they are not alike."""
+    match wanted, found:
+        case TensorType(), TensorType():
+            unify_elem(elem_of(wanted), elem_of(found))
+            return _same_rank(wanted.dims, found.dims)
+        case StructType(), StructType() if wanted.decl is found.decl:
+            pairs = _same_rank(wanted.dims, found.dims)
+            for a, b in zip(wanted.args, found.args, strict=True):
+                if isinstance(a, Dim) and isinstance(b, Dim):
+                    pairs.append((a, b))
+                elif not isinstance(a, Dim) and not isinstance(b, Dim):
+                    pairs += _dim_pairs(a, b)
+            return pairs
+        case TupleType(), TupleType() if len(wanted.items) == len(found.items):
+            return [pair for a, b in zip(wanted.items, found.items, strict=True) for pair in _dim_pairs(a, b)]
+        case _:
+            raise Mismatch()
+
+
+def _same_rank(wanted: tuple[Dim, ...], found: tuple[Dim, ...]) -> list[tuple[Dim, Dim]]:
+    if len(wanted) != len(found):
+        raise Mismatch(f"{len(found)} dimension{'s' * (len(found) != 1)} against {len(wanted)}")
+    return list(zip(wanted, found, strict=True))
 
 
 @expression(ast.Lambda)

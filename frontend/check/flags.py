@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tlc.frontend import typed
-from tlc.frontend.check.report import fail
+from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import FunctionDecl
+from tlc.frontend.check.signature import Parameter
 from tlc.frontend.types import REALS, Elem, TensorType
 
 if TYPE_CHECKING:
@@ -24,38 +25,47 @@ class Main:
 
 def make_main(session: Session, decl: FunctionDecl) -> Main:
     """The instance of `main` and its flags. Raises Failed."""
+    sig = decl.signature
+    assert sig is not None
+    if sig.type_params:
+        raise fail("E0801", "`main` has no type parameters", decl.node.name_span)
+    flags: list[typed.Flag] = []
+    wrong = False
+    for p in sig.params:
+        try:
+            flags.append(_flag(session, decl, p))
+        except Failed as e:
+            session.report(e)
+            wrong = True
+    if wrong:
+        raise Failed
+    return Main(session.instances.request(decl, {}, {}, None, decl.node.name_span), tuple(flags))
+
+
+def _flag(session: Session, decl: FunctionDecl, p: Parameter) -> typed.Flag:
+    """A parameter with its default. Raises Failed."""
     from tlc.frontend.check.body import Body
     from tlc.frontend.check.cells import Mismatch, unify
     from tlc.frontend.check.constants import NotConstant, evaluate
     from tlc.frontend.check.scope import Kind, Scope
     from tlc.frontend.check.zonk import fit
 
-    sig = decl.signature
-    assert sig is not None
-    if sig.type_params:
-        raise fail("E0801", "`main` has no type parameters", decl.node.name_span)
-    flags: list[typed.Flag] = []
-    for p in sig.params:
-        if not isinstance(p.type, TensorType) or p.type.dims or p.type.elem not in FLAG_ELEMS:
-            raise fail(
-                "E0801",
-                f"a parameter of `main` is a flag, and `{p.type}` cannot be one",
-                p.span,
-                help="flags are numbers, `bool` and `str`",
-            )
-        value: bool | int | float | str | None = None
-        if p.default is not None:
-            body = Body(session, decl.module, Scope(None, Kind.FUNCTION), returns=False, pure=True)
-            default = body.expr(p.default)
-            try:
-                unify(p.type, default.type)
-                value = evaluate(default)
-            except Mismatch as m:
-                message = f"the default of `{p.name}` is `{default.type}`, the flag is `{p.type}`"
-                raise fail("E0301", message, p.default.span, help=m.help) from None
-            except NotConstant:
-                raise fail("E0801", f"the default of the flag `{p.name}` is not a constant", p.default.span) from None
-            if not isinstance(value, bool | str):
-                value = fit(value, p.type.elem, default)
-        flags.append(typed.Flag(p.name, p.type, value, p.doc))
-    return Main(session.instances.request(decl, {}, {}, None, decl.node.name_span), tuple(flags))
+    if not isinstance(p.type, TensorType) or p.type.dims or p.type.elem not in FLAG_ELEMS:
+        message = f"a parameter of `main` is a flag, and `{p.type}` cannot be one"
+        raise fail("E0801", message, p.span, help="flags are numbers, `bool` and `str`")
+    value: bool | int | float | str | None = None
+    if p.default is not None:
+        body = Body(session, decl.module, Scope(None, Kind.FUNCTION), returns=False, pure=True)
+        default = body.expr(p.default)
+        try:
+            unify(p.type, default.type)
+            value = evaluate(default)
+        except Mismatch as m:
+            message = f"the default of `{p.name}` is `{default.type}`, the flag is `{p.type}`"
+            raise fail("E0301", message, p.default.span, help=m.help) from None
+        except NotConstant:
+            message = f"the default of the flag `{p.name}` is not a constant"
+            raise fail("E0801", message, p.default.span, help="leave the default out: the flag is then required") from None
+        if not isinstance(value, bool | str):
+            value = fit(value, p.type.elem, default)
+    return typed.Flag(p.name, p.type, value, p.doc)

@@ -68,10 +68,17 @@ def _assigned(node: Any) -> Iterator[str]:
         for n in node:
             yield from _assigned(n)
     elif isinstance(node, ast.Assignment):
-        targets = node.target.items if isinstance(node.target, ast.TupleExpr) else (node.target,)
-        yield from (t.name for t in targets if isinstance(t, ast.Name))
+        yield from _targets(node.target)
         yield from _assigned(node.value)
     elif isinstance(node, ast.Node):
         for f in fields(node):
             if f.name != "span":
                 yield from _assigned(getattr(node, f.name))
+
+
+def _targets(target: ast.Expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.name
+    elif isinstance(target, ast.TupleExpr):
+        for item in target.items:
+            yield from _targets(item)

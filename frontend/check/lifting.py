@@ -112,7 +112,9 @@ def _index_name(k: int) -> str:
 # ---------------------------------------------------------------- structs
 
 
-def over_structs(body: Body, operands: Sequence[Operand], make: Make, span: Span, what: str, real: bool) -> typed.Expr:
+def over_structs(
+    body: Body, operands: Sequence[Operand], make: Make, span: Span, what: str, real: bool, place: Span | None = None
+) -> typed.Expr:
     """`make` for each leaf of the structs (or tuples) among the operands; the others are the same for every leaf.
 
     With `real`, leaves that are not real pass through from the first struct. If each leaf gives a tuple, the result is a tuple of structs.
@@ -120,11 +122,13 @@ def over_structs(body: Body, operands: Sequence[Operand], make: Make, span: Span
     which = [k for k, o in enumerate(operands) if is_tree(o.value.type)]
     first = operands[which[0]]
     for k in which[1:]:
-        _same_struct(first, operands[k], span, what)
+        _same_struct(first, operands[k], place or span, what)
     for k, o in enumerate(operands):
         if k not in which and o.rank is not None and len(dims_of_value(o.value)) != o.rank:
-            message = f"beside structs, the arguments of {what} must fit exactly: `{o.name}` is `{o.value.type}`"
-            raise fail("E0404", message, o.value.span, labels=(Label(first.value.span, f"this is `{first.value.type}`"),))
+            kind = "struct" if isinstance(first.value.type, StructType) else "tuple"
+            message = f"beside a {kind}, the other operands of {what} must fit its numbers: `{o.value.type}` does not"
+            labels = (Label(first.value.span, f"this is `{first.value.type}`"),)
+            raise fail("E0404", message, o.value.span, f"this is `{o.value.type}`", labels)
     binds = Bindings()
     kept = binds.keep_all([o.value for o in operands], [o.name for o in operands])
     leaves: list[typed.Expr] = []
@@ -133,7 +137,10 @@ def over_structs(body: Body, operands: Sequence[Operand], make: Make, span: Span
         if is_tree(type):
             for k in range(_part_count(type)):
                 inner = [part(p, k) for p in parts]
-                visit(inner[0].type, inner)
+                if isinstance(type, StructType) and type.decl.fields[k].hidden:
+                    leaves.append(inner[0])
+                else:
+                    visit(inner[0].type, inner)
             return
         if real and not is_real(type):
             leaves.append(parts[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tlc.frontend import typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, extent_range, index, op, over, read
-from tlc.frontend.check.cells import NUMS, Mismatch, elem_of, restrict, tensor, unify_elem
+from tlc.frontend.check.cells import NUMS, Mismatch, dims_help, elem_of, restrict, tensor, unify_elem
 from tlc.frontend.check.dimension import dims_of_value
 from tlc.frontend.check.lifting import Operand, over_dims
 from tlc.frontend.check.report import fail
@@ -19,7 +19,8 @@ def matmul(body: Body, a: typed.Expr, b: typed.Expr, op_span: Span, span: Span) 
     """`a @ b`"""
     for side in (a, b):
         if not isinstance(side.type, TensorType) or not side.type.dims:
-            raise fail("E0304", f"`@` takes vectors and matrices, found `{side.type}`", side.span)
+            help = "`*` multiplies numbers" if isinstance(side.type, TensorType) else ""
+            raise fail("E0304", f"`@` takes vectors and matrices, found `{side.type}`", side.span, help=help)
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
     try:
         elem = unify_elem(elem_of(a.type), elem_of(b.type))
@@ -33,8 +34,9 @@ def matmul(body: Body, a: typed.Expr, b: typed.Expr, op_span: Span, span: Span) 
         labels = (Label(a.span, f"this is `{a.type}`"), Label(b.span, f"this is `{b.type}`"))
         message = f"the dimensions of `@` do not agree: `{a.type}` and `{b.type}`"
         help = "`.T` swaps the last two dimensions of the second operand" if rank_b > 1 and inner_a == b.type.dims[-1] else ""
-        labels += Mismatch(dims=(inner_a, inner_b)).origins()
-        raise fail("E0302", message, op_span, f"`{inner_a}` is not `{inner_b}`", labels, help)
+        help = help or dims_help(inner_a, inner_b)
+        origins = Mismatch(dims=(inner_a, inner_b)).origins()
+        raise fail("E0302", message, op_span, f"`{inner_a}` is not `{inner_b}`", labels + origins, help)
     type = tensor(elem)
 
     def product(values: list[typed.Expr]) -> typed.Expr:

@@ -54,7 +54,7 @@ def unary(body: Body, node: ast.Unary) -> typed.Expr:
         return scalar_op(body, "neg", (value,), node.span, node.span, "`-`")
     if node.op == "not":
         if not (isinstance(value.type, TensorType) and elem_of(value.type) is Elem.BOOL):
-            help = "`~` inverts bits; as a condition, compare: `x == 0`" if could_be(value.type, INTS) else "compare it, as in `x == 0.0`"
+            help = "`~` inverts bits; as a condition, compare: `x == 0`" if could_be(value.type, INTS) else compare_help(value)
             raise fail("E0304", f"`not` takes a `bool`, found `{value.type}`", node.operand.span, help=help)
         return scalar_op(body, "not", (value,), node.span, node.span, "`not`")
     return scalar_op(body, "not", (value,), node.span, node.span, "`~`")
@@ -65,11 +65,19 @@ def _logical(body: Body, node: ast.Binary) -> typed.Expr:
     left, right = operand(body, node.left), operand(body, node.right)
     for side in (left, right):
         if not (isinstance(side.type, TensorType) and elem_of(side.type) is Elem.BOOL):
-            raise fail("E0304", f"`{node.op}` takes `bool`s, found `{side.type}`", side.span, help="compare it, as in `x != 0`")
+            raise fail("E0304", f"`{node.op}` takes `bool`s, found `{side.type}`", side.span, help=compare_help(side))
     if left.type == BOOL and right.type == BOOL:
         const = bool_const(node.op == "or", node.op_span)
         return if_(left, right, const, node.span) if node.op == "and" else if_(left, const, right, node.span)
     return scalar_op(body, node.op, (left, right), node.span, node.op_span, f"`{node.op}`")
+
+
+def compare_help(value: typed.Expr) -> str:
+    """How a number becomes a truth value."""
+    if not isinstance(value.type, TensorType) or elem_of(value.type) in (Elem.STR, Elem.KEY):
+        return ""
+    text = value.span.source.text[value.span.start : value.span.end]
+    return f"compare it: `{text if text.isidentifier() else 'x'} != {'0.0' if is_real(value.type) else '0'}`"
 
 
 # ---------------------------------------------------------------- scalar ops
@@ -84,7 +92,7 @@ def scalar_op(body: Body, name: str, values: Sequence[typed.Expr], span: Span, o
     operands = [Operand(v, 0, f"t{k}") for k, v in enumerate(values)]
     if any(is_tree(v.type) for v in values):
         real = any(is_real(leaf) for v in values for leaf in leaf_types(v.type))
-        return over_structs(body, operands, lambda leaves: scalar_op(body, name, leaves, span, op_span, what), span, what, real)
+        return over_structs(body, operands, lambda leaves: scalar_op(body, name, leaves, span, op_span, what), span, what, real, op_span)
     for v in values:
         if not isinstance(v.type, TensorType):
             raise fail("E0304", f"{what} cannot take a `{v.type}`", v.span)
@@ -116,10 +124,12 @@ def apply_scalar(name: str, scalars: list[typed.Expr], span: Span, op_span: Span
 
 def _instead(name: str, elem: object) -> str:
     """What is written for an op that does not take this element type."""
-    if elem is Elem.STR:
+    if elem is Elem.STR and name == "add":
         return 'strings join by interpolation: `"{a}{b}"`'
     if name == "div":
         return "`//` divides integers and rounds down; for a real quotient convert with `f32(...)`"
+    if elem is Elem.BOOL and name == "neg":
+        return "`not` negates a truth value"
     if elem is Elem.BOOL and name in ("add", "mul"):
         return "to count, convert with `i64(...)`; `and` and `or` combine truth values"
     return "a power is written `x ** 2`" if name == "xor" and (isinstance(elem, Cell) or (isinstance(elem, Elem) and elem.is_real)) else ""
@@ -132,7 +142,9 @@ def mixed(values: Sequence[typed.Expr], what: str, op_span: Span) -> Failed:
     known = [e for e in elems if isinstance(e, Elem) and e.is_num]
     help = ""
     if Elem.STR in elems:
-        help = 'a value is written into a string: `"x is {x:.2f}"`'
+        help = 'a value is written into a string by interpolation: `"x is {x}"`'
+    elif Elem.BOOL in elems and len(known) == 1:
+        help = f"convert the truth value with `{known[0]}(...)`, or choose with `where(...)`"
     elif len(known) >= 2:
         real = [e for e in known if e.is_real]
         wanted = max(real or known, key=lambda e: e.width)

@@ -6,6 +6,7 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import str_const, unit
 from tlc.frontend.check.cells import NEVER, Cell, elem_of
+from tlc.frontend.check.habits import argument_help
 from tlc.frontend.check.report import fail
 from tlc.frontend.typed import leaf_types
 from tlc.frontend.types import STR, UNIT, Elem, Type
@@ -63,7 +64,7 @@ def print_(body: Body, node: ast.Call) -> typed.Expr:
     pieces: list[str | typed.Hole] = []
     for k, a in enumerate(node.args):
         if a.name:
-            raise fail("E0401", f"`print` has no parameter `{a.name}`", a.span)
+            raise fail("E0401", f"`print` has no parameter `{a.name}`", a.span, help=argument_help(a.name, ()))
         if k:
             pieces.append(" ")
         pieces.append(typed.Hole(printable(body, a.value), ""))

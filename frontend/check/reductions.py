@@ -7,7 +7,7 @@ from tlc.frontend.check.apply import apply, argument
 from tlc.frontend.check.arguments import literal_int, split_arguments
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, comp, dim_value, extent_range, index, op, part, read
-from tlc.frontend.check.cells import Cell, elem_of, is_real, tensor, unify_elem
+from tlc.frontend.check.cells import NUMS, Cell, could_be, elem_of, is_real, tensor, unify_elem
 from tlc.frontend.check.comprehensions import ARG, LOGICAL, reduction
 from tlc.frontend.check.dimension import dims_of_value
 from tlc.frontend.check.functions import DefinedFunction
@@ -44,7 +44,7 @@ def reduce_call(body: Body, node: ast.Call) -> typed.Expr:
     if not isinstance(value.type, TensorType):
         raise fail("E0304", f"`{name}` does not take a `{value.type}`", value.span)
     if not value.type.dims and name not in LOGICAL:
-        help = f"`{name}` of a scalar is that scalar"
+        help = f"`{name}` of a scalar is that scalar" if could_be(value.type, NUMS) else ""
         raise fail("E0304", f"`{name}` reduces a tensor, found `{value.type}`", value.span, help=help)
     axes = _axes(body, named["axis"], len(value.type.dims)) if "axis" in named else None
     return reduce_tensor(body, name, value, axes, node.span)
@@ -56,7 +56,7 @@ def _axes(body: Body, node: ast.Expr, rank: int) -> tuple[int, ...]:
     for n in nodes:
         k = literal_int(argument(body, n), "`axis`")
         if not -rank <= k < rank:
-            raise fail("E0307", f"there is no axis {k} of {rank} dimensions", n.span)
+            raise fail("E0307", f"there is no axis {k} of {rank} dimensions", n.span, f"the last axis is {rank - 1}" if rank else "")
         if k % rank in out:
             raise fail("E0307", "the same axis twice", n.span)
         out.append(k % rank)

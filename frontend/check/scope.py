@@ -148,6 +148,13 @@ class Scope:
             scope = scope.parent
         return None
 
+    def innermost(self, *kinds: Kind) -> Kind | None:
+        """Which of these kinds of scope is around, the innermost."""
+        scope: Scope | None = self
+        while scope is not None and scope.kind not in kinds:
+            scope = scope.parent
+        return scope.kind if scope is not None else None
+
     def snapshot(self) -> Scope:
         """A scope that finds what this one finds now, whatever is bound in it later."""
         parent = self.parent.snapshot() if self.parent is not None else None
@@ -162,5 +169,14 @@ class Scope:
 
 def near(name: str, candidates: Iterator[str] | list[str], cutoff: float = 0.65) -> str:
     """`did you mean ...`, or nothing. Between short names one letter is a big difference."""
-    found = get_close_matches(name, sorted(set(candidates)), n=1, cutoff=cutoff if len(name) > 3 else max(cutoff, 0.75))
+    names = sorted(set(candidates))
+    cutoff = cutoff if len(name) > 3 else max(cutoff, 0.75)
+    small = {n.lower(): n for n in names}
+    found = get_close_matches(name, names, 1, cutoff) or [small[n] for n in get_close_matches(name.lower(), small, 1, cutoff)]
     return f"did you mean `{found[0]}`?" if found else ""
+
+
+def field_help(name: str, fields: list[str]) -> str:
+    """For a field that a struct does not have: a near one, or all if they are few."""
+    few = f"its fields are {', '.join(f'`{f}`' for f in fields)}" if len(fields) <= 6 else ""
+    return near(name, fields) or few

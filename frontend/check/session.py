@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tlc.frontend import ast, modules, typed
-from tlc.frontend.check import declare
+from tlc.frontend.check import declare, habits
 from tlc.frontend.check.constants import constant_value
 from tlc.frontend.check.instances import Instances
 from tlc.frontend.check.report import Failed, fail
@@ -144,7 +144,8 @@ class Session:
             member = found.module.names.get(name)
             if member is None:
                 always = self.prelude is not None and name in self.prelude.names
-                help = f"`{name}` is always there: write it without `{first}.`" if always else near(name, list(found.module.names))
+                help = habits.FUNCTIONS.get(name) or near(name, list(found.module.names))
+                help = f"`{name}` is always there: write it without `{first}.`" if always else help
                 raise fail("E0204", f"`{first}` has no `{name}`", span, help=help)
             found = member
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -19,7 +20,7 @@ from tlc.frontend.check.cells import (
     unify,
     unify_elem,
 )
-from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.dims import Dim, DimVar, linear
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import TypeParam
 from tlc.frontend.types import REALS, FunctionType, StructType, TensorType, TupleType, Type
@@ -69,6 +70,14 @@ def match(pattern: Pattern, type: Type, binds: Bindings, bindable: frozenset[Dim
                 binds.types[pattern] = type
             else:
                 unify(bound, type)
+        case TensorType(), _ if whole_of(pattern) is not None:
+            if not isinstance(type, TensorType | StructType):
+                raise Mismatch("an array of tuples is a tuple of arrays")
+            count = len(pattern.dims)
+            if len(type.dims) < count:
+                raise Mismatch()
+            match_dims(pattern.dims, type.dims[:count], binds, bindable)
+            match(cast(TypeParam, whole_of(pattern)), strip(type, count), binds, bindable)
         case TensorType(), TensorType():
             elem = elem_of(pattern)
             if len(pattern.dims) != len(type.dims):
@@ -121,9 +130,13 @@ def match_dims(pattern: tuple[Dim, ...], dims: tuple[Dim, ...], binds: Bindings,
 
 def finish(binds: Bindings, bindable: frozenset[DimVar] | set[DimVar]) -> None:
     """Compare the compound dimensions. A variable that is still unknown is solved for where it stands alone with a factor."""
-    for pattern, dim in binds.later:
+    pending = list(binds.later)
+    while pending:
+        # One with no more than one unknown; if there is none, the first says what is wrong.
+        pattern, dim = next((pair for pair in pending if len(_unknown(pair[0], binds, bindable)) <= 1), pending[0])
+        pending.remove((pattern, dim))
+        unknown = _unknown(pattern, binds, bindable)
         term = pattern.substitute(binds.dims.get)
-        unknown = [a for a in dict.fromkeys(term.atoms()) if a in bindable and a not in binds.dims]
         if len(unknown) == 1:
             binds.dims[unknown[0]] = _solve(term, unknown[0], dim)
             term = term.substitute(binds.dims.get)
@@ -132,15 +145,20 @@ def finish(binds: Bindings, bindable: frozenset[DimVar] | set[DimVar]) -> None:
     binds.later.clear()
 
 
+def _unknown(term: Dim, binds: Bindings, bindable: frozenset[DimVar] | set[DimVar]) -> list[DimVar]:
+    """The variables of a pattern's term that are still to be bound."""
+    return [a for a in dict.fromkeys(term.atoms()) if a in bindable and a not in binds.dims]
+
+
 def _solve(term: Dim, atom: DimVar, value: Dim) -> Dim:
-    """v in term = c * v + rest = value, where the division is exact."""
-    zero = Dim.const(0)
-    rest = term.substitute(lambda v: zero if v == atom else None)
-    factor = (term - rest).substitute(lambda v: Dim.const(1) if v == atom else None)
-    solution = (value - rest) // factor if factor != zero else zero
-    if factor == zero or solution * factor + rest != value:
-        raise Mismatch(f"`{atom}` cannot be found from `{term}` = `{value}`")
-    return solution
+    """The variable in term = value, where the division is exact."""
+    split = linear(term, atom)
+    if split is not None:
+        factor, rest = split
+        solution = (value - rest) // factor
+        if solution * factor + rest == value:
+            return solution
+    raise Mismatch(f"`{atom}` cannot be found from `{term}` = `{value}`")
 
 
 def substitute(pattern: Pattern, binds: Bindings) -> Type:
@@ -151,6 +169,9 @@ def substitute(pattern: Pattern, binds: Bindings) -> Type:
         case TensorType():
             elem = elem_of(pattern)
             dims = tuple(d.substitute(binds.dims.get) for d in pattern.dims)
+            whole = whole_of(pattern)
+            if whole is not None:
+                return typed.with_dims(dims, binds.types[whole])
             if isinstance(elem, TypeParam):
                 bound = binds.types.get(elem)
                 if bound is None:
@@ -167,35 +188,53 @@ def substitute(pattern: Pattern, binds: Bindings) -> Type:
             return FunctionType(tuple(substitute(p, binds) for p in pattern.params), substitute(pattern.result, binds))
 
 
+def known(type: Pattern, binds: Bindings) -> Pattern:
+    """The pattern with the dimensions that are known by now, for messages."""
+
+    def put(d: Dim) -> Dim:
+        return d.substitute(binds.dims.get)
+
+    match type:
+        case TensorType():
+            return TensorType(type.elem, tuple(map(put, type.dims)))
+        case StructType():
+            return StructType(type.decl, tuple(put(a) if isinstance(a, Dim) else a for a in type.args), tuple(map(put, type.dims)))
+        case _:
+            return type
+
+
 def dims_of_type(pattern: Pattern) -> list[DimVar]:
     """The variables that occur in a type, in order, each once."""
-    out: dict[DimVar, None] = {}
+    return list(dict.fromkeys(a for d in dim_terms(pattern, functions=True) for a in d.atoms()))
 
-    def go(t: Pattern) -> None:
-        match t:
-            case TensorType():
-                for d in t.dims:
-                    out.update(dict.fromkeys(d.atoms()))
-            case StructType():
-                for a in t.args:
-                    if isinstance(a, Dim):
-                        out.update(dict.fromkeys(a.atoms()))
-                    else:
-                        go(a)
-                for d in t.dims:
-                    out.update(dict.fromkeys(d.atoms()))
-            case TupleType():
-                for i in t.items:
-                    go(i)
-            case FunctionType():
-                for p in t.params:
-                    go(p)
-                go(t.result)
-            case TypeParam():
-                pass
 
-    go(pattern)
-    return list(out)
+def dim_terms(pattern: Pattern, functions: bool = False) -> Iterator[Dim]:
+    """The dimensions of a type, in order; those of function types only if asked for."""
+    match pattern:
+        case TensorType():
+            yield from pattern.dims
+        case StructType():
+            for a in pattern.args:
+                if isinstance(a, Dim):
+                    yield a
+                else:
+                    yield from dim_terms(a, functions)
+            yield from pattern.dims
+        case TupleType():
+            for i in pattern.items:
+                yield from dim_terms(i, functions)
+        case FunctionType() if functions:
+            for p in pattern.params:
+                yield from dim_terms(p, functions)
+            yield from dim_terms(pattern.result, functions)
+        case _:
+            pass
+
+
+def whole_of(pattern: Pattern | None) -> TypeParam | None:
+    """`T` of `T[n]` where it stands for whole types (`any`, `tree`): an array of them, written as a tensor of elements `T`."""
+    elem = elem_of(pattern) if isinstance(pattern, TensorType) else None
+    return elem if isinstance(elem, TypeParam) and elem.bound not in BOUNDS else None
 
 
 def rank_of(pattern: Pattern) -> int:

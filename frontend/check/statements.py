@@ -27,6 +27,7 @@ from tlc.frontend.types import UNIT, StructType, TensorType, TupleType, Type
 def function_value(body: Body, node: ast.Function) -> typed.Expr:
     """The body of a function, fitted to its result."""
     assert node.body is not None and body.result is not None
+    body.declared = node.result.span if node.result is not None else None
     if body.result == UNIT:
         if isinstance(node.body, ast.Block):
             body.tail = node.body.stmts[-1] if node.body.stmts and node.name != "main" else None
@@ -40,26 +41,31 @@ def function_value(body: Body, node: ast.Function) -> typed.Expr:
     value = body.expr(node.body)
     if value.type is NEVER:
         return value
-    return fit_result(body, value, node)
+    return fit_result(body, value)
 
 
-def fit_result(body: Body, value: typed.Expr, node: ast.Function | None = None) -> typed.Expr:
+def fit_result(body: Body, value: typed.Expr) -> typed.Expr:
     """The value as the result of the function around."""
     assert body.result is not None
     if value.type == UNIT:
         help = "`if` without `else` has no value" if isinstance(last_value(value), typed.If) else ""
-        raise fail("E0503", f"a value of type `{body.result}` is wanted here", last_value(value).span, "this has none", help=help)
+        message = f"a value of type `{body.result}` is wanted here"
+        raise fail("E0503", message, last_value(value).span, "this has none", _declared_here(body), help)
     binds = Bound()
     try:
         match(body.result, value.type, binds, body.fresh)
         finish(binds, body.fresh)
     except Mismatch as m:
-        labels = (Label(node.result.span, "the result is declared here"),) if node is not None and node.result is not None else ()
+        labels = _declared_here(body)
         where = value.value.span if isinstance(value, typed.Do) and value.value is not None else value.span
         message = f"the result is `{body.result}`, found `{value.type}`"
         help = m.help or _reduced(body.result, value.type)
         raise fail("E0406", message, where, f"this is `{value.type}`", (*labels, *m.origins(where)), help, m.notes) from None
     return value
+
+
+def _declared_here(body: Body) -> tuple[Label, ...]:
+    return (Label(body.declared, "the result is declared here"),) if body.declared is not None else ()
 
 
 def _reduced(wanted: Pattern, found: Type) -> str:
@@ -239,16 +245,16 @@ def assertion(body: Body, node: ast.Assert) -> list[typed.Stmt]:
 @statement(ast.Return)
 def return_(body: Body, node: ast.Return) -> list[typed.Stmt]:
     if not body.returns:
-        raise fail(
-            "E0505",
-            "`return` cannot stand here",
-            node.span,
-            help="the value of a comprehension or anonymous function is its last expression",
-        )
+        kind = body.scope.innermost(Kind.COMPREHENSION, Kind.LAMBDA)
+        message = f"`return` cannot stand in {'a comprehension' if kind is Kind.COMPREHENSION else 'an anonymous function'}"
+        help = "its value is its last expression"
+        if kind is None:
+            message, help = "`return` stands in a function", "a script ends with its last statement"
+        raise fail("E0505", message, node.span, help=help)
     assert body.result is not None
     if node.value is None:
         if body.result != UNIT:
-            raise fail("E0503", f"`return` needs a value: the result is `{body.result}`", node.span)
+            raise fail("E0503", f"`return` needs a value: the result is `{body.result}`", node.span, "", _declared_here(body))
         return [typed.Return(None, span=node.span)]
     value = body.expr(node.value)
     if body.result == UNIT:

@@ -149,8 +149,11 @@ def _item(body: Body, node: ast.Expr | ast.SliceNode, dim: Dim, type: Type, bind
     value = as_i64(value)
     term = dim_of(value)
     if term is not None and term.value is not None and (term.value < 0 or (dim.value is not None and term.value >= dim.value)):
-        help = "a literal `-k` counts from the end, nothing else does" if term.value < 0 else ""
-        raise fail("E0307", f"the index {term} is out of range for dimension {axis} of `{type}`", node.span, help=help)
+        literal_end = isinstance(node, ast.Unary)
+        shown = str((term - dim).value) if literal_end and dim.value is not None else str(term)
+        help = "a literal `-k` counts from the end, nothing else does" if term.value < 0 and not literal_end else ""
+        label = f"the last index is {dim.value - 1}" if dim.value and term.value >= 0 else ""
+        raise fail("E0307", f"the index {shown} is out of range for dimension {axis} of `{type}`", node.span, label, help=help)
     return At(value, not in_range(body, value, dim))
 
 
@@ -163,9 +166,9 @@ def integers(value: typed.Expr, what: str) -> None:
         if isinstance(elem, Cell):
             unify_elem(elem, Elem.I64)
     except Mismatch:
-        help = (
-            "a mask does not select; count with `sum`, choose with `where`" if value.type.elem is Elem.BOOL else "convert with `i64(...)`"
-        )
+        help = "convert with `i64(...)`" if isinstance(value.type.elem, Elem) and value.type.elem.is_num else ""
+        if value.type.elem is Elem.BOOL:
+            help = "a mask does not select; count with `sum`, choose with `where`"
         raise fail("E0307", f"{what} must be an integer, found `{value.type}`", value.span, help=help) from None
 
 
@@ -193,7 +196,11 @@ def _slice(body: Body, node: ast.SliceNode, dim: Dim, type: Type, binds: Binding
         difference = (b - a).value
         bad = bad or (difference is not None and difference < 0)
     if bad:
-        raise fail("E0307", f"the slice {first}..{last} is out of range for a dimension of {dim} of `{type}`", node.span)
+        back = (last - first).value
+        message = f"the slice {first}..{last} is out of range for a dimension of {dim} of `{type}`"
+        if back is not None and back < 0:
+            message = f"the slice {first}..{last} ends before it begins"
+        raise fail("E0307", message, node.span)
     if not (not_negative(body, first) and not_negative(body, last - first) and not_negative(body, dim - last)):
         binds.stmts.append(typed.CheckRange(lo, hi, dim_value(dim, node.span), span=node.span))
     return Slice(lo, first, last)
@@ -242,7 +249,8 @@ def transpose(body: Body, base: typed.Expr, span: Span) -> typed.Expr:
     """`x.T`: the last two dimensions swapped."""
     dims = dims_of_value(base)
     if len(dims) < 2:
-        raise fail("E0307", f"`.T` needs two dimensions, `{base.type}` has {len(dims)}", span)
+        help = "`@` and `dot` take vectors as they are" if dims else ""
+        raise fail("E0307", f"`.T` needs two dimensions, `{base.type}` has {len(dims)}", span, help=help)
     binds = Bindings()
     base = binds.keep(base, "x")
     swapped = (*dims[:-2], dims[-1], dims[-2])

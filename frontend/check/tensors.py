@@ -16,6 +16,7 @@ from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.report import fail
 from tlc.frontend.check.signature import is_tree
 from tlc.frontend.check.zonk import fits
+from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
 from tlc.frontend.typed import with_dims
 from tlc.frontend.types import BOOL, Elem, StructType, TensorType, TupleType
@@ -80,6 +81,8 @@ def full(body: Body, node: ast.Call) -> typed.Expr:
     positional, _ = split_arguments(node, "full")
     if not positional:
         raise fail("E0401", "`full` takes a value and dimensions", node.span)
+    if isinstance(positional[0], ast.TupleExpr):
+        raise fail("E0401", "`full` takes the value first, then the dimensions", node.span, help="write `full(1.0, 3, 4)`")
     binds = Bindings()
     value = binds.keep(argument(body, positional[0]), "value")
     dims = extents(body, positional[1:], binds, "full")
@@ -164,7 +167,9 @@ def stack(body: Body, node: ast.Call) -> typed.Expr:
         try:
             unify(first, i.type)
         except Mismatch as m:
-            raise fail("E0302", f"`stack` takes tensors of one type: `{first}` and `{i.type}`", i.span, m.reason, (), m.help) from None
+            message = f"`stack` takes tensors of one type: `{first}` and `{i.type}`"
+            labels = (Label(items[0].span, f"this is `{first}`"), *m.origins())
+            raise fail("E0302", message, i.span, f"this is `{i.type}`", labels, m.help, m.notes) from None
     axis = _axis(body, named.get("axis"), len(first.dims) + 1, "stack")
     rows = typed.Rows(tuple(items), type=with_dims((Dim.const(len(items)),), first), span=node.span)
     if axis == 0:
@@ -185,13 +190,14 @@ def concat(body: Body, node: ast.Call) -> typed.Expr:
     for i in items[1:]:
         type = need_tensor(i, "`concat`")
         message = f"`concat` joins tensors that agree in the other dimensions: `{first}` and `{type}`"
+        labels = (Label(items[0].span, f"this is `{first}`"),)
         if len(type.dims) != len(first.dims):
-            raise fail("E0302", message, i.span)
+            raise fail("E0302", message, i.span, f"this is `{type}`", labels)
         same = type.dims[:axis] + first.dims[axis : axis + 1] + type.dims[axis + 1 :]
         try:
             unify(first, TensorType(type.elem, same))
         except Mismatch as m:
-            raise fail("E0302", message, i.span, m.reason, (), m.help) from None
+            raise fail("E0302", message, i.span, f"this is `{type}`", (*labels, *m.origins()), m.help, m.notes) from None
     binds = Bindings()
     kept = binds.keep_all(items, ["part"] * len(items))
     starts = [Dim.const(0)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tlc.frontend import ast
 from tlc.frontend.check import habits
 from tlc.frontend.check.cells import Pattern, tensor
-from tlc.frontend.check.report import Failed, fail, unsupported
-from tlc.frontend.check.scope import ConstEntity, ModuleScope, Namespace, Poisoned, StructEntity, near
+from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Namespace, Poisoned, StructEntity, near
 from tlc.frontend.check.signature import as_type, param_type
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
 
 ELEMS: dict[str, Elem] = {e.value: e for e in Elem}
+
+
+def kind_of(entity: Entity) -> str:
+    """What a definition is, for people."""
+    match entity:
+        case ConstEntity():
+            return "a constant"
+        case FunctionDecl():
+            return "a function"
+        case Namespace():
+            return "a module"
+        case _:
+            return "a struct"
 
 
 class TypeContext:
@@ -65,6 +78,9 @@ class TypeContext:
 
     def _named(self, node: ast.TypeName) -> Pattern:
         dims = tuple(self.dim(d) for d in node.dims)
+        for d, place in zip(dims, node.dims, strict=True):
+            if d.value is not None and d.value < 0:
+                raise fail("E0306", "a dimension cannot be negative", place.span)
         if node.name in ELEMS:
             elem = ELEMS[node.name]
             if node.args is not None:
@@ -77,9 +93,12 @@ class TypeContext:
         if isinstance(entity, Poisoned) or (isinstance(entity, StructEntity) and entity.broken):
             raise Failed
         if not isinstance(entity, StructEntity):
-            kind = "is no type" if entity is not None else "is unknown"
+            message = f"the type `{node.name}` is unknown"
+            if entity is not None:
+                message = f"`{node.name}` is {kind_of(entity)}, not a type"
             names = [*ELEMS, *(n for n, e in self.module.names.items() if isinstance(e, StructEntity))]
-            raise fail("E0205", f"the type `{node.name}` {kind}", node.span, help=habits.TYPES.get(node.name) or near(node.name, names))
+            help = habits.TYPES.get(node.name.rsplit(".", 1)[-1]) or near(node.name, names)
+            raise fail("E0205", message, node.span, help=help)
         return self._struct(entity, node, dims)
 
     def _variable(self, variable: Pattern, dims: tuple[Dim, ...], node: ast.TypeName) -> Pattern:
@@ -91,7 +110,9 @@ class TypeContext:
             return variable
         if isinstance(variable, StructType):
             return StructType(variable.decl, variable.args, dims + variable.dims)
-        raise unsupported(f"an array of `{node.name}`", node.span)
+        if isinstance(variable, TypeParam):
+            return tensor(variable, dims)
+        raise fail("E0205", f"there is no array of `{node.name}`, which is `{variable}`", node.span)
 
     def _struct(self, entity: StructEntity, node: ast.TypeName, dims: tuple[Dim, ...]) -> StructType:
         params = entity.decl.params
@@ -99,7 +120,9 @@ class TypeContext:
             args = tuple(self.wild("", node.span, p.name) if isinstance(p, DimVar) else self.anonymous_type(p, node.span) for p in params)
             return StructType(entity.decl, args, dims)
         if len(node.args) != len(params):
-            raise fail("E0205", f"`{entity.decl.name}` has {len(params)} parameters, {len(node.args)} are given", node.span)
+            names = ", ".join(p.name for p in params)
+            help = f"write `{entity.decl.name}({names})`" if params else f"write `{entity.decl.name}`"
+            raise fail("E0205", f"`{entity.decl.name}` has {len(params)} parameters, not {len(node.args)}", node.span, help=help)
         return StructType(entity.decl, tuple(self._argument(p, a) for p, a in zip(params, node.args, strict=True)), dims)
 
     def _argument(self, param: DimVar | TypeParam, arg: ast.TypeArg) -> Dim | Type:

@@ -13,7 +13,7 @@ from tlc.frontend.check.builtins import BUILTINS
 from tlc.frontend.check.callee import TRANSFORMS
 from tlc.frontend.check.reductions import NAMES as REDUCERS
 from tlc.frontend.check.report import Failed, fail
-from tlc.frontend.check.scope import FunctionDecl, near
+from tlc.frontend.check.scope import FunctionDecl, Poisoned, near
 from tlc.frontend.check.type_nodes import ELEMS
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
@@ -24,6 +24,9 @@ SHORT = 60  # the longest text of the source that a help repeats
 
 def unknown_name(body: Body, name: str, span: Span) -> Failed:
     """A name that is read."""
+    if any(isinstance(s, ast.Binding) and s.target.name == name for s in body.module.node.stmts):
+        help = "functions do not see the variables of a script: pass it, or make it a `const`"
+        return fail("E0201", f"`{name}` is a variable of the script", span, help=help)
     return fail("E0201", f"unknown name `{name}`", span, help=_help(body, name, habits.VALUES))
 
 
@@ -35,6 +38,8 @@ def unknown_function(body: Body, node: ast.Expr, path: list[str]) -> Failed:
         if not help and first in SCALAR_OPS:
             help = f"the operation `{first}` has an operator"
         return fail("E0201", f"unknown function `{first}`", node.span, help=help)
+    if isinstance(body.module.names.get(first), Poisoned):
+        return Failed()
     if first in body.module.names:
         return fail("E0403", f"`{first}` has no method `{last}`", node.span, help=habits.METHODS.get(last, ""))
     span = _leftmost(node)
@@ -59,7 +64,8 @@ def no_function(body: Body, node: ast.Call) -> Failed:
     if isinstance(base.type, StructType) and callee.name in {f.name for f in base.type.decl.fields}:
         field = body.expr(callee)
         label = f"this is `{field.type}`"
-        return fail("E0403", f"the field `{callee.name}` is no function", callee.span, label, help=_layer(body, callee, field.type, node))
+        help = _layer(body, callee, field.type, node) or habits.METHODS.get(callee.name, "")
+        return fail("E0403", f"the field `{callee.name}` is no function", callee.span, label, help=help)
     help = ""
     if _always_there(body, callee.name) or isinstance(body.module.names.get(callee.name), FunctionDecl):
         help = f"there are no methods: write `{_turned(callee, node)}`"
@@ -84,7 +90,8 @@ def _help(body: Body, name: str, table: dict[str, str]) -> str:
 def _always_there(body: Body, name: str) -> bool:
     """A function that needs no module."""
     prelude = body.session.prelude
-    return name in BUILTINS or name in TRANSFORMS or name in modules.REEXPORTED or (prelude is not None and isinstance(prelude.names.get(name), FunctionDecl))
+    known = name in BUILTINS or name in TRANSFORMS or name in modules.REEXPORTED
+    return known or (prelude is not None and isinstance(prelude.names.get(name), FunctionDecl))
 
 
 def _packaged(body: Body, name: str) -> str:
@@ -122,4 +129,3 @@ def _leftmost(node: ast.Expr) -> Span:
     while isinstance(node, ast.Field):
         node = node.base
     return node.span
-

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value
+from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import product
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.graph.index import Ranges
@@ -40,7 +41,7 @@ from tlc.tensor.graph.ir import (
     scalar,
     whole,
 )
-from tlc.tensor.outline import outline
+from tlc.tensor.outline import can_fail, outline
 
 _RESERVED = re.compile(r"(i|t|acc)\d+")  # names of axes, lets and results in the text of graphs
 _TAKES = ("update", "scatter", "push")  # instructions that take over their first operand
@@ -97,8 +98,11 @@ class _Builder:
                     pass
         graph = self.built.graph
         place = {instr: k for k, instr in enumerate(self.block.instrs)}
+        stops = {t for node in graph.nodes if graph.may_stop(node) for t in node.results}
+        effects = {place[v.owner] for t, v in self.built.results.items() if t in stops and isinstance(v.owner, Instr)}
+        graph.effects = sorted(effects | {k for i, k in place.items() if i.op in ROWS and ROWS[i.op].effect != "none"})
         for t, v in self.built.results.items():
-            if self.needed(v):
+            if self.needed(v) or t in stops:
                 graph.kept.append(t)
                 graph.wanted[t] = min((place[u] for u in v.uses if isinstance(u, Instr) and u in place), default=len(place))
             if isinstance(v.owner, Instr):
@@ -235,7 +239,12 @@ class _Builder:
                 args.append(whole(view.tensor))
             else:
                 args.append(known.get(v) or self.key(v))
-        return apply(function.name, function.results[0].elem, args)
+        return self.applied(function.name, function.results[0].elem, args)
+
+    def applied(self, function: str, elem: Elem, args: list[Expr]) -> Expr:
+        if can_fail(self.module, function):
+            self.built.graph.stopping.add(function)
+        return apply(function, elem, args)
 
 
 class _Region:
@@ -294,7 +303,7 @@ class _Region:
                 self.reduce(instr)
             case "call" if len(instr.results) == 1 and all(v.type.rank == 0 for v in (*instr.operands, instr.result)):
                 args = [self.value(v) for v in instr.operands]
-                self.values[instr.result] = apply(str(instr.attrs["callee"]), instr.result.type.elem, args)
+                self.values[instr.result] = self.builder.applied(str(instr.attrs["callee"]), instr.result.type.elem, args)
             case name if name in SCALAR_OPS:
                 args = [self.value(v) for v in instr.operands]
                 self.values[instr.result] = op(name, *args, elem=instr.result.type.elem)

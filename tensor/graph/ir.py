@@ -151,6 +151,8 @@ class Graph:
 
     `places` says where in the block each result came to be; `taken` where the host first takes a tensor over, to change it: a
     load that moves behind that place would cost a copy. `wanted` says where the host first reads a kept result in the block.
+    `stopping` are the applied functions that may stop the program, `effects` the places in the block of what acts on the world
+    or may stop: those keep their order.
     """
 
     name: str
@@ -159,6 +161,12 @@ class Graph:
     places: dict[Tensor, int] = field(default_factory=dict)
     taken: dict[Tensor, int] = field(default_factory=dict)
     wanted: dict[Tensor, int] = field(default_factory=dict)
+    stopping: set[str] = field(default_factory=set)
+    effects: list[int] = field(default_factory=list)
+
+    def may_stop(self, node: Node) -> bool:
+        """Whether an element of the node may stop the program."""
+        return bool(self.stopping) and any(e.op == "apply" and e.data in self.stopping for e in walk(node.roots))
 
     def place(self, node: Node) -> int:
         """Where a node runs: with the last of its results."""

@@ -170,7 +170,7 @@ def test_the_compiler_is_named_by_all_of_its_files() -> None:
     assert packages <= set(cache.PARTS)
     command = [sys.executable, "-c", "from tlc.driver.cache import compiler; print(compiler())"]
     again = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    assert again == cache.compiler()  # no order of a set or folder gets into it
+    assert again == cache.compiler.__wrapped__()  # no order of a set or folder gets into it
 
 
 @pytest.mark.parametrize("flag", ["--no-cache", "--verify", "--interp"])
@@ -382,7 +382,7 @@ def test_a_start_loads_what_it_needs(hello: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cold = loaded(str(hello))
     assert not HEAVY & cold
-    assert COMPILER <= cold
+    assert cold >= COMPILER
     assert not (HEAVY | COMPILER) & loaded(str(hello))
     assert not (HEAVY | COMPILER | {"llvmlite"}) & loaded("--help")
     assert not (HEAVY | COMPILER | {"llvmlite"}) & loaded("cache")

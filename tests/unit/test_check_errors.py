@@ -13,7 +13,7 @@ from tlc.frontend.errors import ERRORS, ErrorRow
 from tlc.frontend.parser import parse
 from tlc.frontend.source import Source
 
-OTHER_STAGES = ("E0208", "E0940", "E0941", "E0960", "E0961")  # two files, or found behind the checker
+OTHER_STAGES = ("E0208", "E0940", "E0960", "E0961")  # two files, or found behind the checker
 ROWS = [r for r in ERRORS.values() if "E02" <= r.code < "E1" and r.code not in OTHER_STAGES]
 
 

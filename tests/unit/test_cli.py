@@ -33,13 +33,12 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "no program given; the interactive prompt is not supported yet (`tlc --help` says what is)"),
+        (["repl", "x"], "`tlc repl` takes no arguments, found `x`"),
         (["--thread", "2", "x.tl"], "there is no flag `--thread`; did you mean `--threads`?"),
         (["-O3", "x.tl"], "there is no flag `-O3`; did you mean `-O2`?"),
         (["--device", "cuda", "x.tl"], "`--device cuda` is not supported yet"),
         (["--device", "cdua", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `cdua`; did you mean `cuda`?"),
         (["--host", "x86", "x.tl"], "`--host x86` is not supported yet"),
-        (["--strict-fp", "x.tl"], "`--strict-fp` is not supported yet"),
         (["--threads", "-1", "x.tl"], "`--threads` needs a number of threads, found -1"),
         (["--threads", "2", "x.tl"], "`--threads 2` is not supported yet: programs run on one thread"),
         (["missing.tl"], "cannot read `missing.tl`: no such file or directory"),

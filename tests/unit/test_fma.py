@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tlc.frontend.ops import fma32
+from tlc.frontend.fma import fma32
 
 F32 = NDArray[np.float32]
 

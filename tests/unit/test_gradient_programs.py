@@ -212,3 +212,54 @@ fn main() {
     assert not any(i.op in ("push", "pop", "scatter", "stop_grad") for i in found)
     products = [i for top in found if top.op == "tabulate" and len(top.operands) == 2 for i in walk(top.regions[0]) if i.op == "reduce"]
     assert [i.attrs["order"] for i in products] == ["chain"] * 5
+
+
+def test_causal_attention_is_whole_array_code() -> None:
+    """The sums under `if j <= i` leave it, forwards and backwards: no tape, no scatter, no region with control flow."""
+    module = compiled(
+        """
+fn attention(q: f32[t, d], k: f32[t, d], v: f32[t, d]) -> f32[t, d] {
+  let score = for[i, j] if j <= i { sum[c] q[i, c] * k[j, c] / sqrt(f32(d)) } else { -inf }
+  softmax(score) @ v
+}
+
+fn loss(q: f32[b, t, d], k: f32[b, t, d], v: f32[b, t, d]) -> f32 = sum(attention(q, k, v))
+
+fn main() {
+  let (k1, k2, k3) = split(key(3), 3)
+  print(grad(loss)(normal(k1, 2, 6, 4), normal(k2, 2, 6, 4), normal(k3, 2, 6, 4)))
+}
+"""
+    )
+    found = list(walk(module.functions["main"].body))
+    assert not any(i.op in ("push", "pop", "scatter", "call") for i in found)
+    assert all(len(r.blocks) == 1 for i in found for r in i.regions)
+
+
+BODIES = ["q[i, c] * k[j, c]", "k[j, c] * q[i, c]", "q[i, c] / k[j, c]", "sqrt(k[j, c]) * q[i, c]", "k[j, c] ** q[i, c]"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("bad", ["inf", "nan", "0.0"])
+def test_a_sum_that_is_not_taken_has_no_part_in_the_gradient(body: str, bad: str) -> None:
+    """Its factors may be infinite, or have infinite derivatives: with them away, the gradient is the same."""
+    text = f"""
+fn f(q: f64[3, 2], k: f64[3, 2]) -> f64 {{
+  let s = for[i, j] if j < i {{ sum[c] {body} }} else {{ 0.5 }}
+  sum(s * s)
+}}
+fn main() {{
+  let q = for[i < 3, c < 2] f64(i + c) + 0.5
+  var k = for[i < 3, c < 2] f64(2 * i + c) + 1.0
+  print(grad(f)(q, k, wrt = (q, k)))
+  k[2, :] = [{bad}, {bad}]
+  print(grad(f)(q, k, wrt = (q, k)))
+}}
+"""
+    module = compiled(text)
+    assert not any(i.op in ("push", "pop") for i in walk(module.functions["main"].body))
+    services = Recorder()
+    Interpreter(module, services).call("main", [])
+    half = len(services.lines) // 2
+    assert services.lines[:half] == services.lines[half:]
+    assert "nan" not in "".join(services.lines)

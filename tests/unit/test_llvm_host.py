@@ -319,9 +319,12 @@ except KeyboardInterrupt:
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=Path(__file__).parent) as process:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        try:
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+        finally:
+            process.kill()
 
 
 EXTERN = """

@@ -114,3 +114,43 @@ def test_json() -> None:
         "notes": ["n"], "help": "h",
     }  # fmt: skip
     assert "\n" not in to_json(d)
+
+
+def test_joined_emoji_and_accents_have_no_width_of_their_own() -> None:
+    source = Source("e.tl", "x = \u2764\ufe0f \U0001f468\u200d\U0001f469 e\u0301 \u202e z")
+    line, marks = render(Diagnostic("E0201", "m", at("z", source))).splitlines()[-2:]
+    assert "\u200d" in line and "\u202e" not in line
+    assert marks.index("^") == len("  | x = h ffFF e ? ")  # a heart is one cell wide, a face two
+
+
+def test_lines_of_another_system() -> None:
+    source = Source("w.tl", "let a = 1\r\nlet b = z\r\nlet c = 2\r\n")
+    text = render(Diagnostic("E0201", "m", at("z\r\nlet c", source), "here"))
+    assert "\r" not in text
+    assert "2 | let b = z\n  |         ^ here\n" in text
+
+
+def test_marks_far_apart_in_a_long_line() -> None:
+    source = Source("l.tl", "first + " + "a + " * 200 + "z")
+    d = Diagnostic("E0201", "m", at("z", source), "here", (Label(at("first", source), "there"), Label(at("a", source, 9), "between")))
+    lines = render(d).splitlines()
+    assert lines[3][lines[4].index("^")] == "z"
+    assert all(len(line) < 150 for line in lines)
+    assert [line.split("|")[1].strip() for line in lines[5:]] == ["between", "there"]
+
+
+def test_a_mark_longer_than_the_window() -> None:
+    source = Source("l.tl", "x = " + "a + " * 200 + "z\n")
+    lines = render(Diagnostic("E0201", "m", Span(source, 4, 900), "all of it")).splitlines()
+    assert all(len(line) < 150 for line in lines)
+    assert "^^^ all of it" in lines[4]
+
+
+def test_a_place_behind_the_text() -> None:
+    for text in ("", "x", "x\n", "\n\n"):
+        source = Source("s.tl", text)
+        for start in range(len(text) + 1):
+            for end in range(start, len(text) + 2):
+                d = Diagnostic("E0101", "m", Span(source, start, end), "here")
+                assert render(d).startswith("error[E0101]: m\n --> s.tl:")
+                assert json.loads(to_json(d))["line"] >= 1

@@ -12,7 +12,7 @@ from ssa_random import modules
 from ssa_services import Recorder
 
 from tlc.frontend.diagnostics import InternalError
-from tlc.frontend.ops import fma32
+from tlc.frontend.fma import fma32
 from tlc.frontend.types import Elem
 from tlc.ssa import interp, interp_grid
 from tlc.ssa.builder import Builder, new_function

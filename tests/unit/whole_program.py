@@ -16,32 +16,32 @@ from tlc.ssa.interp import Stop
 Values = Mapping[str, bool | int | float | str]
 
 
-def both(text: str, values: Values | None = None, level: int = 2) -> list[str]:
+def both(text: str, values: Values | None = None, level: int = 2, strict: bool = False) -> list[str]:
     """The lines that a program prints, which are the same in both ways; a stop is the last line."""
     program = pipeline.front(Source("test.tl", text))
-    expected = interpreted(program, values)
-    assert natively(program, values, level) == expected
+    expected = interpreted(program, values, strict)
+    assert natively(program, values, level, strict) == expected
     return expected
 
 
-def options(program: Program, values: Values | None, level: int = 2) -> Options:
+def options(program: Program, values: Values | None, level: int = 2, strict: bool = False) -> Options:
     defaults = {f.name: f.default for f in program.flags if f.default is not None}
-    return Options(level, verify=True, flags={**defaults, **(values or {})})
+    return Options(level, verify=True, flags={**defaults, **(values or {})}, strict=strict)
 
 
-def interpreted(program: Program, values: Values | None = None) -> list[str]:
+def interpreted(program: Program, values: Values | None = None, strict: bool = False) -> list[str]:
     services = Recorder()
     try:
-        pipeline.interpret(program, options(program, values), services)
+        pipeline.interpret(program, options(program, values, strict=strict), services)
     except Stop as e:
         services.lines.append(e.message)
     return "\n".join(services.lines).splitlines()
 
 
-def natively(program: Program, values: Values | None = None, level: int = 2) -> list[str]:
+def natively(program: Program, values: Values | None = None, level: int = 2, strict: bool = False) -> list[str]:
     services = Recorder()
     try:
-        Native(pipeline.build(program, options(program, values, level), {}), services).run()
+        Native(pipeline.build(program, options(program, values, level, strict), {}), services).run()
     except Stop as e:
         services.lines.append(e.message)
     return "\n".join(services.lines).splitlines()
