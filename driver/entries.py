@@ -67,7 +67,11 @@ class Session:
         if self.interpreted:
             pipeline.interpret(entry.program, self.options, services)
         else:
-            Native(pipeline.build(entry.program, self.options, self.objects), services).run()
+            native = Native(pipeline.build(entry.program, self.options, self.objects), services)
+            try:
+                native.run()
+            finally:
+                native.close()
 
     # ------------------------------------------------------------ looking
 

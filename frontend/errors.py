@@ -74,14 +74,14 @@ _ROWS = [
     ErrorRow(
         "E0107",
         "bad string",
-        "An escape that does not exist, a lone `}`, or an empty interpolation.",
+        "The string has an escape that does not exist, a lone `}`, or an empty interpolation.",
         'fn main() {\n  print("50\\% }")\n}\n',
         'fn main() {\n  print("50% }}")\n}\n',
     ),
     ErrorRow(
         "E0108",
         "bad number",
-        "Not a number as the language writes it: digits stand on both sides of the point, and a suffix is an element type.",
+        "This is not a number as the language writes it: digits stand on both sides of the point, and a suffix is an element type.",
         "fn f(x: f32) -> f32 = x * 1.\n",
         "fn f(x: f32) -> f32 = x * 1.0\n",
     ),
@@ -173,7 +173,7 @@ _ROWS = [
     ErrorRow(
         "E0206",
         "defined by itself",
-        "A constant whose value needs itself, or a struct that holds itself.",
+        "A constant's value needs the constant itself, or a struct holds itself.",
         "const A = B + 1\nconst B = A - 1\n",
         "const A = 1\nconst B = A - 1\n",
     ),
@@ -248,14 +248,14 @@ _ROWS = [
     ),
     ErrorRow(
         "E0308",
-        "an index with two ranges",
+        "index with two ranges",
         "An index without a range takes it from the dimensions that it indexes alone, and these differ.",
         "fn f(a: f32[n], b: f32[m]) -> f32 = sum[i] a[i] * b[i]\n",
         "fn f(a: f32[n], b: f32[n]) -> f32 = sum[i] a[i] * b[i]\n",
     ),
     ErrorRow(
         "E0309",
-        "an index without a range",
+        "index without a range",
         "The index stands alone in no subscript of a value that is known outside of the comprehension, so nothing gives it a range.",
         "fn squares(n: i64) -> i64[n] = for[i] i * i\n",
         "fn squares(n: i64) -> i64[n] = for[i < n] i * i\n",
@@ -284,13 +284,13 @@ _ROWS = [
     ErrorRow(
         "E0313",
         "format does not suit",
-        "The format specification of an interpolation is not one for this type (they are Python's).",
+        "The format specification of an interpolation does not suit the type of its value. Specifications are Python's.",
         "fn main() {\n  print(\"{1:q}\")\n}\n",
         "fn main() {\n  print(\"{1:d}\")\n}\n",
     ),
     ErrorRow(
         "E0314",
-        "a ragged comprehension",
+        "ragged comprehension",
         "Every element of a comprehension has the same shape, so the dimensions of its body may not depend on its indices.",
         "fn f(n: i64) -> i64 = sum(for[i < n] for[j < i] j)\n",
         "fn f(n: i64) -> i64 = sum(for[i < n] for[j < n] if j < i { j } else { 0 })\n",
@@ -299,7 +299,7 @@ _ROWS = [
     ErrorRow(
         "E0401",
         "wrong arguments",
-        "An argument too many, one missing, one given twice, or a name that is no parameter.",
+        "The call has an argument too many, lacks one, gives one twice, or names one that is no parameter.",
         "fn f(x: f32) -> f32 = x\nfn g() -> f32 = f(1.0, 2.0)\n",
         "fn f(x: f32) -> f32 = x\nfn g() -> f32 = f(1.0)\n",
     ),
@@ -314,7 +314,7 @@ _ROWS = [
     ErrorRow(
         "E0403",
         "not a function",
-        "What is called is a value.",
+        "What is called is a value, or a method of one: values have no methods, functions stand before their arguments.",
         "fn main() {\n  let x = 1\n  print(x(2))\n}\n",
         "fn main() {\n  let x = fn(k) => k + 1\n  print(x(2))\n}\n",
     ),
@@ -452,7 +452,7 @@ _ROWS = [
     ),
     ErrorRow(
         "E0702",
-        "a key used twice",
+        "key used twice",
         "Two calls that are given the same key draw the same numbers, so a call uses its key up. `split` makes several of one, "
         "`fold` derives one from data.",
         "fn f(k: key) -> f32 = normal(k) + normal(k)\n",
@@ -460,9 +460,9 @@ _ROWS = [
     ),
     ErrorRow(
         "E0703",
-        "a key used in every round",
-        "Inside a loop or comprehension a key from outside would be used again each time, with the same numbers. Derive one for each round, "
-        "or give the variable a new key before the next round.",
+        "key used in every round",
+        "Inside a loop or comprehension a key from outside would be used again each time, with the same numbers. Derive one for "
+        "each round, or give the variable a new key before the next round.",
         "fn f(k: key) -> f32[3] = for[i < 3] normal(k)\n",
         "fn f(k: key) -> f32[3] = for[i < 3] normal(fold(k, i))\n",
     ),
@@ -491,14 +491,14 @@ _ROWS = [
     ),
     ErrorRow(
         "E0904",
-        "a rule of one's own for a derivative",
+        "own rule for a derivative",
         "`@vjp` is not supported yet.",
         "fn rule(x: f32, y: f32, dy: f32) -> (f32,) = (dy,)\n\n@vjp(rule)\nfn f(x: f32) -> f32 = x\n",
         "fn f(x: f32) -> f32 = x\n",
     ),
     ErrorRow(
         "E0940",
-        "a dimension whose value cannot be found",
+        "dimension without a value",
         "A dimension variable gets its value from the arguments. One that stands only in the type of a function parameter has none at run "
         "time; what reads it has to take it as a parameter.",
         "fn total(x: f32[m]) -> f32 = sum(x)\n\nfn f(g: fn(f32[n]) -> f32) -> i64 = n\n\nfn main() {\n  print(f(total))\n}\n",
@@ -506,15 +506,16 @@ _ROWS = [
     ),
     ErrorRow(
         "E0960",
-        "a derivative that is not supported yet",
+        "derivative not supported yet",
         "Derivatives through recursion, through loops inside of a comprehension, and through the gradient of a loop are still to come.",
         "fn f(x: f32) -> f32 = if x < 1.0 { x } else { f(0.5 * x) }\n\nfn main() {\n  print(grad(f)(3.0))\n}\n",
         "fn f(x: f32) -> f32 {\n  var y = x\n  while y >= 1.0 { y = 0.5 * y }\n  y\n}\n\nfn main() {\n  print(grad(f)(3.0))\n}\n",
     ),
     ErrorRow(
         "E0961",
-        "a function that differentiates itself",
-        "A function calls `grad` of itself, perhaps through others, so its derivative would need all higher derivatives: not supported yet.",
+        "function that differentiates itself",
+        "A function calls `grad` of itself, perhaps through others, so its derivative would need all higher derivatives: "
+        "not supported yet.",
         "fn f(x: f32) -> f32 = if x < 1.0 { x } else { grad(f)(x / 2.0) }\n\nfn main() {\n  print(f(3.0))\n}\n",
         "fn g(x: f32) -> f32 = x * x\n\nfn f(x: f32) -> f32 = if x < 1.0 { x } else { grad(g)(x) }\n\nfn main() {\n  print(f(3.0))\n}\n",
     ),
@@ -536,7 +537,7 @@ _ROWS = [
     ErrorRow(
         "R0003",
         "division by zero",
-        "`//` or `%` of an integer by zero. (Reals give inf or NaN.)",
+        "`//` or `%` divides an integer by zero. (Reals give inf or NaN.)",
         "fn main(n: i64 = 0) {\n  print(10 // n)\n}\n",
         "fn main(n: i64 = 5) {\n  print(10 // n)\n}\n",
     ),
@@ -556,7 +557,7 @@ _ROWS = [
     ),
     ErrorRow(
         "R0006",
-        "a range with step 0",
+        "range with step 0",
         "`a..b by 0` would never end.",
         "fn main(s: i64 = 0) {\n  for i in 0..10 by s { print(i) }\n}\n",
         "fn main(s: i64 = 2) {\n  for i in 0..10 by s { print(i) }\n}\n",
@@ -577,7 +578,7 @@ _ROWS = [
     ),
     ErrorRow(
         "R0009",
-        "the program failed",
+        "program failed",
         "The program called `fail` with this message.",
         'fn main() {\n  fail("not today")\n}\n',
         'fn main() {\n  print("today")\n}\n',
@@ -598,7 +599,7 @@ _ROWS = [
     ),
     ErrorRow(
         "R0012",
-        "a service failed",
+        "service failed",
         "Something outside of the program, such as a file it reads, is missing or damaged. The message says what.",
         'use data\n\nfn main() {\n  let digits = data.mnist("other")\n  print(digits.n)\n}\n',
         'use data\n\nfn main() {\n  let digits = data.mnist("test")\n  print(digits.n)\n}\n',

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def fma64(a: Any, b: Any, c: Any) -> Any:
         a, b, c = (np.asarray(x, np.float64) for x in (a, b, c))
         shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
         if np.prod(shape) < _MANY:
-            return np.asarray(_libm_fma()(a, b, c)).astype(np.float64)[()]
+            return _one_by_one(a, b, c)[()]
         product, error = _two_product(a, b)
         sum_low, error_low = _two_sum(c, error)
         sum_high, error_high = _two_sum(product, sum_low)
@@ -58,7 +58,7 @@ def fma64(a: Any, b: Any, c: Any) -> Any:
         usual = _middle(a) & _middle(b) & (np.abs(c) < _MIDDLE[1]) & (total != 0)
         if not usual.all():
             rest = ~np.broadcast_to(usual, shape)
-            total[rest] = _libm_fma()(*(np.broadcast_to(x, shape)[rest] for x in (a, b, c)))
+            total[rest] = _one_by_one(*(np.broadcast_to(x, shape)[rest] for x in (a, b, c)))
         return total
 
 
@@ -96,11 +96,16 @@ def _odd_sum(x: Array, y: Array) -> Array:
 
 
 @cache
-def _libm_fma() -> Callable[..., Any]:
-    """The C library's, for float64. Finding the library starts a process, so it is looked for when it is needed."""
+def libm_fma(width: int) -> Callable[[float, float, float], float]:
+    """The C library's, for numbers of 32 or 64 bits. Finding the library starts a process, so it is looked for when it is needed."""
     from ctypes.util import find_library
 
-    f = ctypes.CDLL(find_library("m")).fma
-    f.restype = ctypes.c_double
-    f.argtypes = [ctypes.c_double] * 3
-    return np.frompyfunc(f, 3, 1)
+    library = ctypes.CDLL(find_library("m"))
+    f, kind = (library.fmaf, ctypes.c_float) if width == 32 else (library.fma, ctypes.c_double)
+    f.restype = kind
+    f.argtypes = [kind] * 3
+    return cast("Callable[[float, float, float], float]", f)
+
+
+def _one_by_one(a: Array, b: Array, c: Array) -> Array:
+    return np.asarray(np.frompyfunc(libm_fma(64), 3, 1)(a, b, c)).astype(np.float64)

@@ -43,7 +43,7 @@ Array = np.ndarray[Any, Any]
 
 MAX_CALLS = 100_000  # calls in progress
 MAX_REGIONS = 1_000  # regions in progress: recursion through comprehensions
-FEW = 8  # elements that are not worth whole arrays
+FEW = 8  # elements whose branches and loops are not worth whole arrays
 
 
 Launch = Callable[[str, list[Array], list[Any]], None]  # kernel, outputs to fill, inputs
@@ -185,7 +185,8 @@ class Interpreter:
     def over_arrays(self, instr: Instr, extents: tuple[int, ...], frame: Frame, evaluate: Callable[[Grid, int], T]) -> T | None:
         """What `evaluate` gives, which is told how many indices it may take at a time; None where only single elements can tell."""
         region, count = instr.regions[0], math.prod(extents)
-        if not self.whole or self.ways(region) is Way.SINGLE or 0 < count < FEW:
+        way = self.ways(region)
+        if not self.whole or way is Way.SINGLE or (way is Way.BRANCHY and count < FEW):
             return None
 
         def attempt(limit: int) -> T:

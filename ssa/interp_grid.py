@@ -255,9 +255,10 @@ class Grid:
         for axis, counts in enumerate(box, len(around)):
             line = np.arange(counts.start, counts.stop, dtype=np.int64)
             indices.append(Lifted(line.reshape([-1 if k == axis else 1 for k in range(depth)]), depth, axis))
-        out = self.run(region, indices, ends)
-        self.shape = around
-        return out
+        try:
+            return self.run(region, indices, ends)
+        finally:
+            self.shape = around
 
     def run(self, region: Region, arguments: list[Lifted], ends: Ends) -> list[Lifted]:
         """What a region yields or returns, at the depth of the grid."""
@@ -283,9 +284,10 @@ class Grid:
 
     def call(self, function: Function, arguments: list[Lifted]) -> list[Lifted]:
         variables, self.variables = self.variables, {}
-        out = self.run(function.body, arguments, PLAIN)
-        self.variables = variables
-        return out
+        try:
+            return self.run(function.body, arguments, PLAIN)
+        finally:
+            self.variables = variables
 
 
 def small(shape: tuple[int, ...]) -> None:
@@ -364,7 +366,7 @@ def _view(x: Lifted, indices: list[Lifted]) -> Lifted | None:
     for axis, length in zip(known, part.shape, strict=False):
         shape[axis] = length
     part = part.transpose(*order, *range(len(order), part.ndim))
-    return Lifted(part.reshape(*shape, *part.shape[len(order) :])[()], lead)
+    return Lifted(part.reshape((*shape, *part.shape[len(order) :]))[()], lead)
 
 
 def _lead_indices(shape: tuple[int, ...]) -> list[Array]:

@@ -300,8 +300,10 @@ class FunctionLowering(State):
             must = ", ".join(f"{{{holes[k]}}}" if k in holes else f"{{{k}}}" for k in range(len(shape)))
             message = f"a value of shape [{is_shape}] is not `{wanted}`, which is [{must}] here"
             if not isinstance(e.type, TensorType):  # one that has no elements stands for a dimension that no field determines
-                found_here, must_be = (f"{{{axes[0]}}}", f"{{{holes[axes[0]]}}}") if wanted.dims[-1].value == 0 else (f"[{is_shape}]", f"[{must}]")
-                message = f"the value is no `{e.type}`: a part is {found_here} where it must be {must_be}"
+                is_here, must_be = f"[{is_shape}]", f"[{must}]"
+                if wanted.dims[-1].value == 0:
+                    is_here, must_be = f"{{{axes[0]}}}", f"{{{holes[axes[0]]}}}"
+                message = f"the value is no `{e.type}`: a part is {is_here} where it must be {must_be}"
             self.check("cast", same, message, *shape, *asked, span=e.span)
         return values
 

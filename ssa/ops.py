@@ -11,7 +11,8 @@ tabulate  n1..nr -> y1 .. yk                       region (i1..ir: i64) yields v
                                                    Extents are >= 0
 reduce    n1..nr -> y (argmax, argmin: i1..ir)     region (i1..ir: i64) yields a scalar; attrs op, order (see ssa/ir.py).
                                                    An extent may be computed in a region around. Of an empty range: sum 0,
-                                                   prod 1, any false, all true, max the least value and min the greatest; the others are guarded by a `check`
+                                                   prod 1, any false, all true, max the least
+                                                   value and min the greatest; the others are guarded by a `check`
 scatter   x n1..nr -> y                            region (i1..ir) yields indices of an element of x, then v; y is x with v added there,
                                                    in row-major order of i. attr op (add)
 index     x i1..ik -> y                            k <= rank x leading indices, in range; y has the rest of the rank

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tlc.frontend.fma import libm_fma
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.ssa.ir import Instr, Value
@@ -17,6 +18,7 @@ from tlc.ssa.ir import Instr, Value
 Array = np.ndarray[Any, Any]
 
 LANES = 16
+FEW = 8  # sums that are faster one by one than together
 ONE_BY_ONE = ("chain", "strict")  # orders with one accumulator
 
 
@@ -70,9 +72,12 @@ class Fold:
     def take_product(self, a: Array, b: Array) -> None:
         """The next elements of a real chain, as factors that are not to be rounded: each is one fused multiply-add."""
         n = np.broadcast_shapes(a.shape, b.shape)[-1]
-        a, b = np.broadcast_to(a, (*a.shape[:-1], n)), np.broadcast_to(b, (*b.shape[:-1], n))
-        for k in range(n):
-            self.total = np.asarray(SCALAR_OPS["fma"].evaluate(self.elem, a[..., k], b[..., k], self.total))
+        if self.total.size <= FEW:
+            self._take_product_singly(a, b, n)
+        else:
+            a, b = np.broadcast_to(a, (*a.shape[:-1], n)), np.broadcast_to(b, (*b.shape[:-1], n))
+            for k in range(n):
+                self.total = np.asarray(SCALAR_OPS["fma"].evaluate(self.elem, a[..., k], b[..., k], self.total))
         self.taken += n
 
     def result(self) -> Array:
@@ -85,6 +90,15 @@ class Fold:
             lanes = np.asarray(SCALAR_OPS[_STEP[self.op]].evaluate(self.elem, lanes[..., :half], lanes[..., half : 2 * half]))
             half //= 2
         return lanes[..., 0]
+
+    def _take_product_singly(self, a: Array, b: Array, n: int) -> None:
+        shape = self.total.shape
+        fma = libm_fma(self.elem.width)
+        for at in np.ndindex(shape):
+            total = float(self.total[at])
+            for x, y in zip(*(np.broadcast_to(v, (*shape, n))[at].tolist() for v in (a, b)), strict=True):
+                total = fma(x, y, total)
+            self.total[at] = total
 
     def _take_row(self, x: Array) -> None:
         match self.op:

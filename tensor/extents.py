@@ -92,6 +92,7 @@ class Extents:
         return found
 
     def _axis(self, tensor: Value, axis: int) -> Key | _Anything:
+        tensor = _shaped_like(tensor)
         owner = tensor.owner
         if isinstance(owner, Block):
             return self._params.get((tensor, axis), Axis(tensor, axis))
@@ -105,8 +106,6 @@ class Extents:
             case "launch":
                 before = owner.results[: owner.results.index(tensor)]
                 return self._scalar(owner.operands[sum(r.type.rank for r in before) + axis])
-            case op if op in _SAME_SHAPE:
-                return self._axis(owner.operands[0], axis)
             case "grad":
                 wrt = owner.attrs["wrt"]
                 assert isinstance(wrt, tuple)
@@ -136,8 +135,16 @@ class Extents:
         return value
 
 
+def _shaped_like(tensor: Value) -> Value:
+    """The first tensor of a chain of updates (it may be thousands long)."""
+    while isinstance(tensor.owner, Instr) and tensor.owner.op in _SAME_SHAPE:
+        tensor = tensor.owner.operands[0]
+    return tensor
+
+
 def known_extent(tensor: Value, axis: int) -> Value | None:
     """The value that an extent was made from, if the tensor's own instruction tells."""
+    tensor = _shaped_like(tensor)
     owner = tensor.owner
     if isinstance(owner, Instr):
         match owner.op:
@@ -147,8 +154,6 @@ def known_extent(tensor: Value, axis: int) -> Value | None:
                 return owner.operands[1 + axis]
             case "index":
                 return known_extent(owner.operands[0], len(owner.operands) - 1 + axis)
-            case op if op in _SAME_SHAPE:
-                return known_extent(owner.operands[0], axis)
     return None
 
 

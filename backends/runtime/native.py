@@ -44,6 +44,7 @@ class Context(ctypes.Structure):
 _Service = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Main = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_Trim = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Native:
@@ -86,6 +87,10 @@ class Native:
         thread.join()
         if status[0]:
             self.raise_reason()
+
+    def close(self) -> None:
+        """Give back the memory that waits to be used again: for a process that goes on. What an early end left in use is lost."""
+        _Trim(self.loaded.address("tlc.trim"))(ctypes.addressof(self.context))
 
     def raise_reason(self) -> None:
         """Say in Python why native code returned early."""

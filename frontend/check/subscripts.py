@@ -101,7 +101,8 @@ def _one_shape(gathers: list[Gather]) -> None:
         if dims_of_value(g.value) != dims_of_value(first):
             labels = (Label(first.span, f"this is `{first.type}`"),)
             help = "for every pair write the comprehension: `for[i, j] x[a[i], b[j]]`"
-            raise fail("E0302", "the integer tensors of a subscript have one shape", g.value.span, f"this is `{g.value.type}`", labels, help)
+            message = "the integer tensors of a subscript have one shape"
+            raise fail("E0302", message, g.value.span, f"this is `{g.value.type}`", labels, help)
 
 
 def item_dims(items: Sequence[Item]) -> tuple[Dim, ...]:

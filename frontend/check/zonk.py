@@ -18,7 +18,7 @@ from tlc.frontend.check.cells import NEVER, Cell, elem_of
 from tlc.frontend.check.dimension import dim_of
 from tlc.frontend.check.outline import close
 from tlc.frontend.check.pending import Closed, Outline, PendingCall, PendingConst, PendingGrad, PendingRandom
-from tlc.frontend.check.report import Failed, fail
+from tlc.frontend.check.report import Failed, fail, unsupported
 from tlc.frontend.dims import Dim
 from tlc.frontend.narrow_reals import NARROW, nearest
 from tlc.frontend.ops import DTYPES
@@ -72,7 +72,10 @@ class Zonk:
             new = self.node(old)
             if new is not old:
                 changed[name] = new
-        return _replace(node, changed)
+        out = _replace(node, changed)
+        if isinstance(out, typed.Expr) and isinstance(out.type, TensorType) and out.type.elem is Elem.STR and out.type.dims:
+            raise unsupported("a tensor of strings", out.span)
+        return out
 
     def _call(self, e: PendingCall) -> typed.Expr:
         types = {p: self.type(t) for p, t in e.types.items()}

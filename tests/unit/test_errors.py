@@ -63,3 +63,13 @@ def test_the_checker_gives_the_code(row: ErrorRow, tmp_path: Path) -> None:
 def test_other_rows_are_no_mistakes_of_the_parser(row: ErrorRow, tmp_path: Path) -> None:
     assert codes(row.bad, lambda module: None, tmp_path) == set()
     assert codes(row.mend, lambda module: None, tmp_path) == set()
+
+
+@pytest.mark.parametrize("row", ERRORS.values(), ids=lambda row: row.code)
+def test_the_style_of_a_row(row: ErrorRow) -> None:
+    """A title names the mistake, small and without an article; the cause is made of sentences; the programs end with a newline."""
+    assert not row.title.startswith(("a ", "an ", "the ")) and not row.title.endswith(".")
+    assert row.title[0] == "`" or row.title[0].islower()
+    assert row.cause.endswith((".", ".)")) and (row.cause[0].isupper() or row.cause[0] == "`")
+    assert row.cause.count("`") % 2 == 0
+    assert row.bad.endswith("\n") and row.mend.endswith("\n") and row.bad != row.mend

@@ -280,6 +280,12 @@ const N = 1
 """
 
 
+def test_a_file_may_begin_with_an_attribute() -> None:
+    (f,) = module("@vjp(g)\nfn f(x: f32) -> f32 = x\n").definitions
+    assert isinstance(f, ast.Function)
+    assert f.rule is not None
+
+
 def test_documentation() -> None:
     m = module(DOCUMENTED)
     f, g, h, s, n = m.definitions

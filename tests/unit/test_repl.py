@@ -19,6 +19,7 @@ import pytest
 from tlc.driver import cli
 from tlc.driver.entries import Session
 from tlc.driver.options import Options
+from tlc.driver.repl import Repl
 from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.parser import incomplete
 from tlc.frontend.source import Source
@@ -227,6 +228,18 @@ def test_values_that_nobody_can_read_are_dropped(session: Session) -> None:
     assert len(session.values) == 2
 
 
+def test_memory_is_given_back(session: Session) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    session.run("let x = zeros(2_500_000)")  # 10 MB
+    session.run("let y = x + 1.0")
+    before = resident()
+    for _ in range(6):
+        session.run("let y = x + 1.0")
+    assert resident() - before < 40e6
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -382,6 +395,18 @@ def test_the_first_failure_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, c
         out, err = capsys.readouterr()
         assert out == ("2 : i64\n" if "2" in text else "")
         assert err.count("error") == text.count("nope") + text.count("// 0") + text.count("f(1")
+
+
+def test_the_session_in_the_documentation(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "repl.md").read_text().split("```")[1].strip("\n")
+    entries = re.split(r"^> ", text, flags=re.MULTILINE)[1:]
+    repl = Repl(new(), cli.STAGES, lambda error, words: cli._answer(error, words, "text"))
+    for entry in entries:
+        lines = entry.splitlines()
+        count = next((k for k, line in enumerate(lines) if k and not line.startswith(". ")), len(lines))
+        repl.execute("\n".join([lines[0], *(line[2:] for line in lines[1:count])]))
+        out, err = capsys.readouterr()
+        assert (out + err).splitlines() == lines[count:]
 
 
 def test_flags(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
