@@ -81,10 +81,11 @@ def _initializer(body: Body, entity: ConstEntity) -> typed.Expr:
 
 def constant_expression(body: Body, entity: ConstEntity, span: Span) -> typed.Expr:
     """A constant where it is used."""
-    value = constant_value(body.session, entity)
-    if value is None or entity.type is None:
-        inner = Body(body.session, entity.module, Scope(None, Kind.FUNCTION), returns=False, pure=True)
-        return _initializer(inner, entity)
+    with body.session.expansions.inside("constants", span):
+        value = constant_value(body.session, entity)
+        if value is None or entity.type is None:
+            inner = Body(body.session, entity.module, Scope(None, Kind.FUNCTION), returns=False, pure=True)
+            return _initializer(inner, entity)
     if isinstance(value, bool):
         return bool_const(value, span)
     if isinstance(value, str):

@@ -11,6 +11,7 @@ from tlc.frontend.check.cells import NUMS, Cell, Mismatch, elem_of, tensor, unif
 from tlc.frontend.check.constants import constant_expression
 from tlc.frontend.check.dimension import BodyContext
 from tlc.frontend.check.flexible import read
+from tlc.frontend.check.limits import check_size
 from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.printing import text
 from tlc.frontend.check.report import Failed, fail
@@ -145,7 +146,9 @@ def tuple_(body: Body, node: ast.TupleExpr) -> typed.Expr:
     for i in items:
         if i.type == UNIT:
             raise fail("E0503", "this has no value", i.span)
-    return typed.Tuple(items, type=TupleType(tuple(i.type for i in items)), span=node.span)
+    type = TupleType(tuple(i.type for i in items))
+    check_size(type, node.span)
+    return typed.Tuple(items, type=type, span=node.span)
 
 
 @expression(ast.ListExpr)

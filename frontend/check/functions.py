@@ -131,7 +131,8 @@ class Closure(FunctionValue):
 
     def emit(self, body: Body, site: Site) -> typed.Expr:
         stmts: list[typed.Stmt] = []
-        with body.inside(Kind.LAMBDA, self.scope), body.no_escape(pure=False):
+        deep = body.session.expansions.inside("anonymous functions", site.span)
+        with deep, body.inside(Kind.LAMBDA, self.scope), body.no_escape(pure=False):
             for name, atom in self.introduced.items():
                 body.bind(name, DimensionName(site.binds.dims[atom]))
             for p, value in zip(self.sig.params, site.args, strict=True):

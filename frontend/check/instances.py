@@ -15,6 +15,7 @@ from tlc.frontend.check.body import Body
 from tlc.frontend.check.cells import BOUNDS, NEVER, Pattern, tensor
 from tlc.frontend.check.flags import Main
 from tlc.frontend.check.functions import FunctionParameter
+from tlc.frontend.check.limits import is_large
 from tlc.frontend.check.pending import Closed
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
 
 MAX_DEPTH = 64  # instances of generic functions that ask for one another
-MAX_LEAVES = 4096  # of the types that one instance is made from: endless instances may double them
 
 
 @dataclass(eq=False)
@@ -75,7 +75,7 @@ class Instances:
             parts = [_short(types[p]) for p in decl.signature.type_params] + [f.ref.name for f in functions.values()]
             ref = self.by_key[key] = FunctionRef(self._unique(decl.name + (f"[{', '.join(parts)}]" if parts else "")))
             depth = (caller.depth if caller is not None else 0) + (1 if parts else 0)
-            if depth > MAX_DEPTH or sum(1 for t in types.values() for _ in typed.leaf_types(t)) > MAX_LEAVES:
+            if depth > MAX_DEPTH or any(map(is_large, types.values())):  # endless instances may double a type
                 raise fail("E0408", f"more than {MAX_DEPTH} instances of generic functions ask for one another here", span)
             self.queue.append(Instance(ref, decl, types, functions, depth))
         return ref
@@ -133,6 +133,7 @@ class Instances:
     def _check(self, instance: Instance) -> None:
         decl = instance.decl
         assert decl is not None
+        self.session.expansions.reset()
         sig = decl.signature
         assert sig is not None and sig.result is not None
         node = decl.node

@@ -16,6 +16,7 @@ from tlc.frontend import ast, modules, typed
 from tlc.frontend.check import declare, habits
 from tlc.frontend.check.constants import constant_value
 from tlc.frontend.check.instances import Instances
+from tlc.frontend.check.limits import Expansions
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Namespace, Poisoned, near
 from tlc.frontend.diagnostics import CompileError, Diagnostic, Severity
@@ -43,6 +44,7 @@ class Session:
         self.libraries: dict[str, ModuleScope] = {}
         self.files: dict[Path, ModuleScope | Poisoned] = {}
         self.instances = Instances(self)
+        self.expansions = Expansions()
         self.prelude: ModuleScope | None = None
         self.root = ModuleScope(Path(module.source.path).stem if trusted else "", module, trusted)
         self.own = [self.root]  # the program's own files
