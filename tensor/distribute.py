@@ -18,6 +18,10 @@ What becomes of the values of the region:
   a `check`       looks at all elements first: see `_check`
   control flow    stays in the piece, which becomes an opaque region of scalars
 
+A piece that leaves a dimension out runs also where that dimension is 0 and the comprehension has no element at all. What was known only
+because there is an element (a check passed, an index of the comprehension exists) is not known there, so a piece whose loads are not proved
+to be in range where it stands gets extents of 0 in that case (`_guard`).
+
 Whatever does not fit raises `NotDistributable`, and the comprehension runs as a loop (`tensor/loops.py`).
 Method: Blelloch 1990; Henriksen et al. 2017 (Futhark), sections on map distribution and fission.
 """
@@ -30,9 +34,10 @@ from dataclasses import dataclass
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
+from tlc.opt.facts import Facts
 from tlc.ssa.builder import Builder
 from tlc.ssa.cfg import reverse_postorder
-from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Value, yield_
+from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Value, walk, yield_
 from tlc.ssa.liveness import free_values
 from tlc.tensor.extents import extent, known_extent
 from tlc.tensor.opaque import expand_reductions
@@ -66,6 +71,7 @@ class View:
 
 
 Axes = frozenset[int]  # positions of indices of the comprehension
+Load = tuple[Value, tuple[Value, ...]]  # a tensor outside, and leading indices
 NO_AXES: Axes = frozenset()
 
 
@@ -95,7 +101,8 @@ class Distribution:
         self.outer: dict[Value, Value] = {}  # values of the region that are computed before it
         self.axes: dict[Value, Axes] = {p: frozenset((k,)) for k, p in enumerate(self.params)}
         self.costs: dict[Value, int] = {}
-        self.checked = False  # whether a check stood above: a load below may rely on it, so on there being an element
+        self.checked = False  # whether a check stood above: what is below may rely on it, so on there being an element
+        self.facts = Facts()
 
     def run(self) -> tuple[Value, ...]:
         """Fill `pieces`; gives the values that stand for the results of the instruction."""
@@ -168,8 +175,13 @@ class Distribution:
         """An `i64` that is the same for all elements, computed before the comprehension."""
         if self.axes_of((value,)):
             raise NotDistributable(f"{what} depends on the index", self.instr.span)
-        (outside,) = Piece(self, self.b, self.outer).need(value)
-        return outside
+        loads = self._loads((value,))
+        guard = self._guard(NO_AXES, loads) if loads else None
+        if guard is None:
+            (outside,) = Piece(self, self.b, self.outer).need(value)
+            return outside
+        some = self.b.op("convert", guard, type=I64)
+        return self.b.reduce("sum", [some], lambda b, _: Piece(self, b, {}).need(value)[0], names=["nought"])
 
     # ------------------------------------------------------------ pieces
 
@@ -203,7 +215,7 @@ class Distribution:
         axes = self.axes_of(scalars)
         own, own_extents = self._own(axes)
         inner = [self.invariant(v, "an extent") for v in instr.operands]
-        inner = self._only_if(self._guard(axes), self.b, inner)
+        inner = self._only_if(self._guard(axes, self._loads((*scalars, *instr.operands), instr.regions[0])), self.b, inner)
 
         def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
             piece = Piece(self, b, dict(zip(own, indices, strict=False)))
@@ -220,7 +232,7 @@ class Distribution:
         scalars = self._scalars(instr)
         axes = self.axes_of(scalars)
         own, own_extents = self._own(axes)
-        guard = self._guard(axes)
+        guard = self._guard(axes, self._loads((*scalars, *instr.operands), instr.regions[0]))
 
         def copy(b: Builder, indices: Sequence[Value]) -> tuple[Value, ...]:
             piece = Piece(self, b, dict(zip(own, indices, strict=True)))
@@ -243,23 +255,71 @@ class Distribution:
             return
         if value in self.views and all(self.costs.get(v, 0) == 0 for v in self.views[value].prefix):
             return
-        own, own_extents = self._own(self.axes_of((value,)))
+        axes = self.axes_of((value,))
+        own, own_extents = self._own(axes)
         if own:
             stored = self.b.tabulate(
-                own_extents,
+                self._only_if(self._guard(axes, self._loads((value,))), self.b, own_extents),
                 lambda b, *indices: Piece(self, b, dict(zip(own, indices, strict=True))).need(value),
                 self._names(own),
                 value.name,
             )
             self._set_view(value, View(stored), own)
-        elif not self.checked and value not in self.views:
+        elif not self.checked and value not in self.views and self._proved(self._loads((value,))):
             self.outer[value] = self.invariant(value, "a scalar")
 
-    def _guard(self, axes: Axes) -> Value | None:
-        """For a piece that leaves dimensions out, where a check may guard its loads: whether the comprehension has elements at all."""
+    def _guard(self, axes: Axes, loads: Iterable[Load]) -> Value | None:
+        """For a piece over these axes with these loads, if it may run where the comprehension has no elements and must not load there:
+        whether there are elements.
+        """
         missing = [self.extents[k] for k in range(len(self.params)) if k not in axes]
         missing = [n for n in missing if not _is_positive(n)]
-        return self._any(missing) if self.checked and missing else None
+        return self._any(missing) if missing and (self.checked or not self._proved(loads)) else None
+
+    def _loads(self, values: Iterable[Value], region: Region | None = None) -> list[Load]:
+        """What is loaded to compute scalars of the entry block, and by an inner region."""
+        inner = list(walk(region)) if region is not None else []
+        work = [*values, *(v for i in inner for v in i.operands)]
+        found = [self._load(i) for i in inner if i.op == "index" and i.result.type.rank == 0]
+        seen: set[Value] = set()
+        while work:
+            v = work.pop()
+            if v in seen or v in self.outer or v not in self.inside:
+                continue
+            seen.add(v)
+            if v in self.views:
+                view = self.views[v]
+                work += view.prefix
+                if v.type.rank == 0:
+                    found.append((view.base, view.prefix))
+            elif isinstance(v.owner, Instr):
+                if v.owner.op == "index":
+                    found.append(self._load(v.owner))
+                work += v.owner.operands
+                for r in v.owner.regions:
+                    found += self._loads((), r)
+        return found
+
+    def _load(self, instr: Instr) -> Load:
+        view = self.view(instr.operands[0])
+        return view.base, (*view.prefix, *instr.operands[1:])
+
+    def _proved(self, loads: Iterable[Load]) -> bool:
+        """Whether loads are in range where the comprehension stands, whether or not it has elements."""
+        return all(self._within(i, base, k) for base, indices in loads for k, i in enumerate(indices))
+
+    def _within(self, index: Value, base: Value, axis: int) -> bool:
+        index = self.outer.get(index, index)
+        found = known_extent(base, axis)
+        extents = [found] if found is not None else [u.result for u in base.uses if isinstance(u, Instr) and _is_dim(u.result, base, axis)]
+        owner = index.owner
+        if isinstance(owner, Block) and owner.region is not None and isinstance(owner.region.parent, Instr):
+            holder = owner.region.parent
+            runs = holder.operands[len(holder.operands) - len(owner.params) + owner.params.index(index)]
+            if any(_equal(runs, n) for n in extents) or _is_dim(runs, base, axis):
+                return True
+        assert self.instr.block is not None
+        return any(self.facts.within(index, n, self.instr.block) for n in extents)
 
     def _only_if(self, guard: Value | None, b: Builder, extents: list[Value]) -> list[Value]:
         """Extents of an inner comprehension, which has no elements unless the guard holds."""
@@ -282,6 +342,7 @@ class Distribution:
         if list(view.prefix) == own and self._leads(view.base, own_extents):
             return view.base
         rest = [extent(self.b, view.base, len(view.prefix) + k) for k in range(tensor.type.rank)]
+        rest = self._only_if(self._guard(axes, [*self._loads(view.prefix), (view.base, view.prefix)]), self.b, rest)
 
         def body(b: Builder, *indices: Value) -> Value:
             piece = Piece(self, b, dict(zip(own, indices, strict=False)))
@@ -302,7 +363,8 @@ class Distribution:
         scalars = self._scalars(instr)
         axes = self.axes_of((*scalars, *self.view(x).prefix))
         own, own_extents = self._own(axes)
-        inner = self._only_if(self._guard(axes), self.b, [self.invariant(v, "an extent") for v in instr.operands[1:]])
+        inner = [self.invariant(v, "an extent") for v in instr.operands[1:]]
+        inner = self._only_if(self._guard(axes, self._loads((*scalars, *instr.operands[1:]), instr.regions[0])), self.b, inner)
 
         def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
             piece = Piece(self, b, dict(zip(own, indices, strict=False)))
@@ -323,6 +385,8 @@ class Distribution:
         axes = self.axes_of(scalars)
         own, own_extents = self._own(axes)
         rest = [extent(self.b, old.base, len(old.prefix) + k) for k in range(x.type.rank)]
+        loads = [*self._loads(scalars), (old.base, old.prefix), *([(new.base, new.prefix)] if new else [])]
+        rest = self._only_if(self._guard(axes, loads), self.b, rest)
 
         def body(b: Builder, *indices: Value) -> Value:
             piece = Piece(self, b, dict(zip(own, indices, strict=False)))
@@ -343,10 +407,14 @@ class Distribution:
 
     def _inner_reshape(self, instr: Instr) -> None:
         x, *extents = instr.operands
-        axes = self.axes_of(self.view(x).prefix)
+        view = self.view(x)
+        axes = self.axes_of(view.prefix)
         own, own_extents = self._own(axes)
         whole = self.over(x, axes)
-        result = self.b.reshape(whole, [*own_extents, *(self.invariant(n, "an extent") for n in extents)], instr.result.name)
+        shape = [*own_extents, *(self.invariant(n, "an extent") for n in extents)]
+        if shape:
+            shape = self._only_if(self._guard(axes, [(view.base, view.prefix)]), self.b, shape)
+        result = self.b.reshape(whole, shape, instr.result.name)
         self._set_view(instr.result, View(result), own)
 
     def _check(self, instr: Instr) -> None:
@@ -357,9 +425,8 @@ class Distribution:
         loaded at an index that is not there. A condition that is the same for all elements needs no `reduce`.
         """
         cond, *values = instr.operands
-        loads = cond in self.views
         self.checked = True
-        if not self.axes_of((cond,)) and not loads and not self._loads(cond):
+        if not self.axes_of((cond,)) and not self._loads((cond,)):
             holds = self.invariant(cond, "a condition")
             some = [n for n in self.extents if not _is_positive(n)]
             ok = self.b.op("or", holds, self.b.op("not", self._any(some))) if some else holds
@@ -380,22 +447,9 @@ class Distribution:
         attrs = instr.attrs
         self.b.emit("check", (ok, *at_first), (), dict(attrs))
 
-    def _loads(self, value: Value) -> bool:
-        """Whether a scalar is computed from an element of a tensor."""
-        work, seen = [value], {value}
-        while work:
-            v = work.pop()
-            if v in self.views:
-                return True
-            if v in self.inside and v not in self.outer and isinstance(v.owner, Instr):
-                new = [o for o in v.owner.operands if o not in seen]
-                seen.update(new)
-                work += new
-        return False
-
     def _at(self, first: Value | None, failed: Value, value: Value, instr: Instr) -> Value:
         """A value of a failed check, at the first element that fails (at any where `first` is None)."""
-        if not self.axes_of((value,)) and not self._loads(value):
+        if not self.axes_of((value,)) and not self._loads((value,)):
             return self.invariant(value, "a value")
         if value.type.elem not in (Elem.BOOL,) and not value.type.elem.is_num:
             raise NotDistributable("a check shows a text of its element", instr.span)

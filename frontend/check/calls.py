@@ -14,6 +14,7 @@ from tlc.frontend.check.cells import Mismatch, known_elem
 from tlc.frontend.check.derivatives import Derivative
 from tlc.frontend.check.dimension import extent_of
 from tlc.frontend.check.functions import FunctionValue
+from tlc.frontend.check.limits import check_size
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import FunctionDecl, Poisoned, StructEntity, TypeName, field_help
 from tlc.frontend.check.signature import Bindings as Bound
@@ -150,6 +151,7 @@ def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], 
             labels = (Label(p.span, "declared here"),)
             raise fail("E0401", f"no field determines the dimension `{p.name}` of `{decl.name}`", span, "", labels, help)
     type = as_type(substitute(pattern, binds))
+    check_size(type, span)
     names = list(fields)
     if list(given) == names:
         values = [given[n] for n in names]

@@ -91,9 +91,13 @@ def known_elem(type: TensorType) -> Elem | None:
 
 
 def resolve(elem: Element) -> Element:
-    while isinstance(elem, Cell) and elem.link is not None:
-        elem = elem.link
-    return elem
+    """Follow the links; those on the way then lead to the end, so that long chains (the rows of a literal) stay cheap."""
+    end = elem
+    while isinstance(end, Cell) and end.link is not None:
+        end = end.link
+    while isinstance(elem, Cell) and elem.link is not None and elem.link is not end:
+        elem.link, elem = end, elem.link  # type: ignore[assignment]
+    return end
 
 
 def could_be(type: Type, among: tuple[Elem, ...]) -> bool:

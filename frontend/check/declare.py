@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, foreign, typed
 from tlc.frontend.check.flags import Main, make_main
+from tlc.frontend.check.limits import MAX_DEPTH, MAX_LEAVES, is_large
 from tlc.frontend.check.misspelt import misspelt
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Poisoned, StructEntity
-from tlc.frontend.check.signature import Parameter, Signature, as_type, dim_terms, dims_of_type
+from tlc.frontend.check.signature import Parameter, Signature, as_type, dim_terms, dims_of_type, struct_pattern
 from tlc.frontend.check.type_nodes import SignatureContext, StructContext
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar, linear
@@ -132,8 +133,14 @@ def _fields(session: Session, entity: StructEntity) -> None:
 
 def _check_struct(session: Session, entity: StructEntity) -> None:
     """A struct does not hold itself; a dimension that no field determines gets a field of its own."""
-    if _holds(entity.decl, entity.decl, set()):
+    if _holds(entity.decl, entity.decl):
         session.report(fail("E0206", f"the struct `{entity.decl.name}` holds itself", entity.decl.span))
+        entity.broken = True
+        return
+    if is_large(struct_pattern(entity.decl)):
+        if not any(is_large(f.type) for f in entity.decl.fields):
+            span = entity.decl.span
+            session.report(fail("E0114", "this struct has too many parts", span, f"more than {MAX_LEAVES} tensors, or {MAX_DEPTH} levels"))
         entity.broken = True
         return
     bare = _bare_dims(entity.decl)
@@ -143,11 +150,15 @@ def _check_struct(session: Session, entity: StructEntity) -> None:
             entity.decl.fields.append(StructField(f"({p.name})", type, p.span, hidden=True))
 
 
-def _holds(inner: typed.StructDecl, wanted: typed.StructDecl, seen: set[typed.StructDecl]) -> bool:
-    if inner in seen:
-        return False
-    seen.add(inner)
-    return any(d is wanted or _holds(d, wanted, seen) for f in inner.fields for d in _structs_in(f.type))
+def _holds(inner: typed.StructDecl, wanted: typed.StructDecl) -> bool:
+    """Whether a struct lies in the fields of another, however deep."""
+    seen: set[typed.StructDecl] = set()
+    pending = [inner]
+    while pending:
+        found = [d for f in pending.pop().fields for d in _structs_in(f.type) if d not in seen]
+        seen.update(found)
+        pending += found
+    return wanted in seen
 
 
 def _structs_in(type: Type | TypeParam) -> list[typed.StructDecl]:

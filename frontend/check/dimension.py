@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tlc.frontend import ast, typed
 from tlc.frontend.check.build import Bindings, dim_value, int_const
 from tlc.frontend.check.cells import Mismatch, elem_of, unify_elem
+from tlc.frontend.check.limits import has_many_terms
 from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import DimensionName, Poisoned, TypeName, Variable
@@ -45,7 +46,7 @@ def dim_of(e: typed.Expr) -> Dim | None:
             return -a if a is not None else None
         case typed.Op(op="add" | "sub" | "mul" | "floordiv"):
             a, b = dim_of(e.args[0]), dim_of(e.args[1])
-            if a is None or b is None or (e.op == "floordiv" and b.value == 0):
+            if a is None or b is None or (e.op == "floordiv" and b.value == 0) or (e.op == "mul" and has_many_terms(a, b)):
                 return None
             return a + b if e.op == "add" else a - b if e.op == "sub" else a * b if e.op == "mul" else a // b
         case _:

@@ -15,7 +15,7 @@ from tlc.frontend.check.body import Body
 from tlc.frontend.check.cells import BOUNDS, NEVER, Pattern, tensor
 from tlc.frontend.check.flags import Main
 from tlc.frontend.check.functions import FunctionParameter
-from tlc.frontend.check.limits import is_large
+from tlc.frontend.check.limits import MAX_DEPTH, MAX_LEAVES, is_large
 from tlc.frontend.check.pending import Closed
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import (
@@ -38,8 +38,6 @@ from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType,
 
 if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
-
-MAX_DEPTH = 64  # instances of generic functions that ask for one another
 
 
 @dataclass(eq=False)
@@ -75,7 +73,8 @@ class Instances:
             parts = [_short(types[p]) for p in decl.signature.type_params] + [f.ref.name for f in functions.values()]
             ref = self.by_key[key] = FunctionRef(self._unique(decl.name + (f"[{', '.join(parts)}]" if parts else "")))
             depth = (caller.depth if caller is not None else 0) + (1 if parts else 0)
-            if depth > MAX_DEPTH or any(map(is_large, types.values())):  # endless instances may double a type
+            # Endless instances may double a type, or nest it deeper: that is seen here before the type itself is too large.
+            if depth > MAX_DEPTH or any(is_large(t, MAX_LEAVES // 2, MAX_DEPTH // 2) for t in types.values()):
                 raise fail("E0408", f"more than {MAX_DEPTH} instances of generic functions ask for one another here", span)
             self.queue.append(Instance(ref, decl, types, functions, depth))
         return ref

@@ -24,13 +24,13 @@ MAX_EXPANSIONS = 10_000
 MAX_TERMS = 256
 
 
-def is_large(type: Type | TypeParam) -> bool:
+def is_large(type: Type | TypeParam, limit: int = MAX_LEAVES, levels: int = MAX_DEPTH) -> bool:
     """Whether a value of the type has too many leaves, or they lie too deep. A larger type is not looked at further."""
     leaves = 0
     pending: list[tuple[Type | TypeParam, int]] = [(type, 0)]
     while pending:
         t, depth = pending.pop()
-        if depth > MAX_DEPTH:
+        if depth > levels:
             return True
         match t:
             case TupleType():
@@ -39,7 +39,7 @@ def is_large(type: Type | TypeParam) -> bool:
                 pending += [(f, depth + 1) for f in field_types(t)]
             case _:
                 leaves += 1
-        if leaves + len(pending) > MAX_LEAVES:
+        if leaves + len(pending) > limit:
             return True
     return False
 

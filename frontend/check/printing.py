@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import str_const, unit
@@ -46,6 +48,8 @@ def _check_spec(type: Type, spec: str, node: ast.Hole) -> None:
     """A format specification must suit every leaf. Element types that are still open are taken for their default."""
     if not spec:
         return
+    if re.search(r"\d{5}", spec):
+        raise fail("E0313", f"the format `{spec}` asks for more than 9999 characters", node.span)
     for leaf in leaf_types(type):
         found = elem_of(leaf)
         elem = found.default if isinstance(found, Cell) else found

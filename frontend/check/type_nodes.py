@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tlc.frontend import ast
 from tlc.frontend.check import habits
 from tlc.frontend.check.cells import Pattern, tensor
+from tlc.frontend.check.limits import has_many_terms
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Namespace, Poisoned, StructEntity, near
 from tlc.frontend.check.signature import as_type, param_type
@@ -180,6 +181,8 @@ class TypeContext:
             case "-":
                 return a - b
             case "*":
+                if has_many_terms(a, b):
+                    raise fail("E0306", "this dimension term is too large", node.span, help="give a part of it a name with `let`")
                 return a * b
             case _:
                 if b.value == 0:

@@ -4,6 +4,8 @@ Whatever it is then, the compiler gives diagnostics (status 3) or goes on to LLV
 memory without end. A test does a few mutations a program; by hand, more, from other seeds:
 
     python tests/fuzz/test_mutations.py --mutations 200 --seed 7 [program ...]
+
+A text that breaks the compiler is kept in the temporary folder.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import random
 import resource
 import signal
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -185,7 +188,7 @@ def main() -> None:
         ends, failures = run(path, args.mutations, args.seed)
         print(f"{path.stem:20}", ", ".join(f"{n} {end}" for end, n in sorted(ends.items())), flush=True)
         for k, (mutated, why) in enumerate(failures):
-            kept = Path(f"mutation_{path.stem}_{args.seed}_{k}.tl")
+            kept = Path(tempfile.gettempdir(), f"mutation_{path.stem}_{args.seed}_{k}.tl")
             kept.write_text(mutated, encoding="utf-8")
             print(f"{kept}\n{why}", flush=True)
 

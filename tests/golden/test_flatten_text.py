@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from golden_runner import Case, cases
+
 from tlc.frontend.source import Source
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
