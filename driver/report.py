@@ -26,6 +26,7 @@ STOPS = {
     "recursion": "R0010",
     "memory": "R0011",
     "extern": "R0012",
+    "extent": "R0013",
 }
 
 

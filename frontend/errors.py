@@ -604,6 +604,13 @@ _ROWS = [
         'use data\n\nfn main() {\n  let digits = data.mnist("other")\n  print(digits.n)\n}\n',
         'use data\n\nfn main() {\n  let digits = data.mnist("test")\n  print(digits.n)\n}\n',
     ),
+    ErrorRow(
+        "R0013",
+        "negative dimension",
+        "A tensor was to be made with a dimension below 0.",
+        "fn main(n: i64 = -1) {\n  print(zeros(n))\n}\n",
+        "fn main(n: i64 = 1) {\n  print(zeros(n))\n}\n",
+    ),
     # ---------------------------------------------------------------- W0xxx: warnings
     ErrorRow(
         "W0001",

@@ -391,6 +391,13 @@ class CheckRange(Stmt):
 
 
 @dataclass(frozen=True)
+class CheckExtent(Stmt):
+    """Stops unless `extent >= 0`: a dimension that the run decides."""
+
+    extent: Expr
+
+
+@dataclass(frozen=True)
 class Print(Stmt):
     """Writes a `str` and a newline."""
 

@@ -100,6 +100,8 @@ class Printer:
                 return f"{s.kind}-fail({self.expr(s.message)})"
             case t.CheckRange():
                 return f"check 0 <= {self.expr(s.lo)} <= {self.expr(s.hi)} <= {self.expr(s.extent)}"
+            case t.CheckExtent():
+                return f"check 0 <= {self.expr(s.extent)}"
             case t.Print():
                 return f"print({self.expr(s.text)})"
         raise AssertionError(s)

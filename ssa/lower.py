@@ -46,6 +46,7 @@ MESSAGES = {
     "mod": "remainder of a division by zero",
     "index": "index {0} is out of range for a dimension of {1}",
     "slice": "slice {0}..{1} is out of range for a dimension of {2}",
+    "extent": "a dimension cannot be negative, and this one is {0}",
 }
 
 
@@ -356,6 +357,10 @@ class FunctionLowering(State):
                 ends = ((self.const(0, span=s.span), lo), (lo, hi), (hi, extent))
                 inside = self.all([self.op("le", a, b, type=BOOL, span=s.span) for a, b in ends], s.span)
                 self.check("slice", inside, MESSAGES["slice"], lo, hi, extent, span=s.span)
+            case t.CheckExtent():
+                extent = self.scalar(s.extent)
+                natural = self.op("le", self.const(0, span=s.span), extent, type=BOOL, span=s.span)
+                self.check("extent", natural, MESSAGES["extent"], extent, span=s.span)
             case t.Print():
                 self.emit("print", (self.scalar(s.text),), span=s.span)
             case _:

@@ -33,6 +33,7 @@ from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, drop, drop_block, walk
 from tlc.tensor.distribute import Distribution, NotDistributable, is_scalar, is_scalar_call, is_straight
+from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Extents, Key
 from tlc.tensor.hoist import can_hoist, hoist
 from tlc.tensor.loops import run_as_loop
@@ -90,6 +91,7 @@ class _Flattening:
             instr = block.instrs[k]
             if instr.regions and not any(i.op == "grad" for i in walk(instr.regions[0])):
                 for region in instr.regions:
+                    give_end(region)
                     self.blocks(region)
                 if instr.op == "tabulate" and any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
                     hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)

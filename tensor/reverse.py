@@ -33,7 +33,7 @@ from tlc.ssa.clone import clone_instr
 from tlc.ssa.construct import construct
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, redirect, remove_unreachable
-from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Terminator, Type, Value
+from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Terminator, Type, Value, walk
 from tlc.ssa.liveness import reads
 from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
@@ -59,6 +59,9 @@ class _Reverse:
         self, function: Function, wrt: tuple[int, ...], value: bool, module: Module, known: Mapping[tuple[Value, int], Key]
     ) -> None:
         self.function, self.value, self.module, self.known = function, value, module, known
+        taped = next((i for i in walk(function.body) if i.op in ("push", "pop")), None)
+        if taped is not None:  # its tape and ours would be one, and a value that is pushed is not seen to be active
+            raise unsupported("the gradient of a loop", taped.span)
         self.wrt = [function.params[k] for k in wrt]
         self.variables: list[str] = []
         remove_unreachable(function.body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, typed
-from tlc.frontend.check.build import Bindings, dim_value, int_const
+from tlc.frontend.check.build import Bindings, dim_value
 from tlc.frontend.check.cells import Mismatch, elem_of, unify_elem
 from tlc.frontend.check.limits import has_many_terms
 from tlc.frontend.check.pending import PendingConst
@@ -184,8 +184,7 @@ def _without_quotients(body: Body, term: Dim) -> Dim:
 def check_natural(body: Body, extent: Dim, binds: Bindings, span: Span) -> None:
     """Stop where an extent is negative, unless it cannot be."""
     if not not_negative(body, extent):
-        end = dim_value(extent, span)
-        binds.stmts.append(typed.CheckRange(int_const(0, span), end, end, span=span))
+        binds.stmts.append(typed.CheckExtent(dim_value(extent, span), span=span))
 
 
 def _natural(body: Body, atom: DimVar | DimQuotient) -> bool:

@@ -1,9 +1,9 @@
 """What keeps a small program from becoming a huge one: each limit is far beyond what people write, and has a message of its own.
 
-    leaves      tensors in one value: `let b = (a, a)`, `let c = (b, b)`, ... doubles them a line
-    depth       types inside of types, constants and anonymous functions that need one another: later stages recurse over them
-    expansions  bodies of anonymous functions and values of constants that are put in place of a name, in one definition
-    terms       of a dimension: `(a + b + c) * (a + b + c) * ...`
+leaves      tensors in one value: `let b = (a, a)`, `let c = (b, b)`, ... doubles them a line
+depth       types inside of types, constants and anonymous functions that need one another: later stages recurse over them
+expansions  bodies of anonymous functions and values of constants that are put in place of a name, in one definition
+terms       of a dimension: `(a + b + c) * (a + b + c) * ...`
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from tlc.frontend.types import Elem
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import product
+from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.graph.index import Ranges
 from tlc.tensor.graph.ir import (
@@ -168,6 +169,15 @@ class _Builder:
             self.views[value] = View(tensor, tensor.shape)
         return self.views[value]
 
+    def itself(self, value: Value) -> Tensor:
+        """A tensor of the host for who cannot read it in another shape: a reshaped one becomes an input of its own."""
+        view = self.view(value)
+        if view.shape != view.tensor.shape:
+            tensor = Tensor(self.unique(value.name or "x"), value.type.elem, view.shape)
+            self.built.tensors[tensor] = value
+            self.views[value] = View(tensor, tensor.shape)
+        return self.views[value].tensor
+
     # ------------------------------------------------------------ instructions
 
     def node(self, instr: Instr, node: Node) -> None:
@@ -206,12 +216,8 @@ class _Builder:
         extents = tuple(map(self.extent, ns))
         region = _Region(self, instr.regions[0], [axis(k) for k in range(len(extents))])
         *targets, value = region.yielded()
-        view = self.view(base)
-        tensor = view.tensor
-        if view.shape != tensor.shape:  # scatter into a reshaped tensor: make it an input of its own
-            tensor = Tensor(self.unique(base.name or "x"), base.type.elem, view.shape)
-            self.built.tensors[tensor] = base
-        (result,) = self.results(instr, view.shape)
+        tensor = self.itself(base)
+        (result,) = self.results(instr, tensor.shape)
         return Node((result,), extents, (value,), region.reduction, Scatter(tensor, tuple(targets)), instr.span)
 
     def part(self, instr: Instr) -> Node:
@@ -233,10 +239,7 @@ class _Builder:
         args = list(indices)
         for v in captured:
             if v.type.rank:
-                view = self.view(v)
-                if view.shape != view.tensor.shape:
-                    raise AssertionError("a reshaped tensor is captured by an opaque region")
-                args.append(whole(view.tensor))
+                args.append(whole(self.itself(v)))
             else:
                 args.append(known.get(v) or self.key(v))
         return self.applied(function.name, function.results[0].elem, args)
@@ -335,6 +338,7 @@ class _Region:
 
 
 def _end(region: Region) -> Terminator:
+    give_end(region)
     (end,) = (b.terminator for b in region.blocks if b.terminator.op == "yield")
     return end
 

@@ -226,7 +226,7 @@ def blocks(draw: st.DrawFn, depth: int = 2) -> list[str]:
     out: list[str] = []
     for _ in range(draw(st.integers(2, 6))):
         a, b, c, i, j = draw(NAMES), draw(NAMES), draw(NAMES), draw(INDEX), draw(INDEX)
-        kinds = ["set", "set", "add", "copy", "copy", "swap", "call", "sum"] + (["if", "for"] if depth else [])
+        kinds = ["set", "set", "add", "copy", "copy", "swap", "call", "pick", "sum"] + (["if", "for"] if depth else [])
         match draw(st.sampled_from(kinds)):
             case "set":
                 out.append(f"{a}[{i}] = {b}[{j}] + 1")
@@ -240,6 +240,8 @@ def blocks(draw: st.DrawFn, depth: int = 2) -> list[str]:
                 out.append(f"({a}, {b}) = (keep({b}), keep({c}))" if a != b else f"{a} = keep({c})")
             case "call":
                 out.append(f"{a} = touch({b}, {i})")
+            case "pick":
+                out.append(f"{a} = pick({b}, {c}, {i})")
             case "if":
                 out += [f"if {a}[{i}] > {b}[{j}]", *block(draw(blocks(depth - 1))), "else", *block(draw(blocks(depth - 1)))]
             case _:
@@ -255,6 +257,7 @@ def in_tl(lines: list[str]) -> str:
     body = "\n".join(lines).replace("\n{", " {").replace("}\nelse", "} else").replace("keep", "")
     return f"""
         fn touch(x: i64[n], i: i64) -> i64[n] {{ var y = x; y[i] = 50; y[0] += y[i]; y }}
+        fn pick(x: i64[n], y: i64[n], i: i64) -> i64[n] = if i == 0 {{ x }} else {{ y }}
         fn main() {{
           var (a, b, c) = ([1, 2, 3], [4, 5, 6], [7, 8, 9])
           {body}
@@ -271,6 +274,9 @@ def in_python(lines: list[str]) -> list[int]:
         y[0] += y[i]
         return y
 
+    def pick(x: list[int], y: list[int], i: int) -> list[int]:
+        return list(x if i == 0 else y)
+
     text, depth = [], 0
     for line in lines:
         depth += {"{": 1, "}": -1}.get(line, 0)
@@ -278,7 +284,7 @@ def in_python(lines: list[str]) -> list[int]:
             head = line.startswith(("if", "for", "else"))
             text.append("  " * depth + re.sub(r"0\.\.(\d)", r"range(\1)", line) + ":" * head)
     values = {"a": [1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9]}
-    exec("\n".join(text), {"keep": list, "touch": touch}, values)
+    exec("\n".join(text), {"keep": list, "touch": touch, "pick": pick}, values)
     return [n for v in "abc" for n in values[v]]
 
 
