@@ -8,8 +8,8 @@ remainders), and divisions and remainders are resolved by the ranges of the axes
 
 because a term that the divisor divides leaves the division, and what remains lies in 0 .. 783.
 
-Sums, differences and products are exact modulo 2^64, as `i64` arithmetic is. Divisions are split only if every atom is an axis or an
-extent (or their quotient or remainder): those are bounded by a tensor's size, so nothing wraps.
+Sums, differences and products are exact modulo 2^64, as `i64` arithmetic is. Divisions are split, and comparisons decided, only if
+nothing wraps: every atom is an axis or an extent (or their quotient or remainder), so bounded, and the coefficients are small enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ Monomial = tuple[Expr, ...]  # atoms sorted by number, repeated by power; () is 
 Poly = dict[Monomial, int]  # without zero coefficients
 
 _WRAP = 1 << 64
+_MOST = (1 << 63) - 1
 _LARGEST = 24  # terms of a product; a larger one stays as it is
+_BITS = 62  # of a value that does not wrap, and of a difference of two
+_SIZE_BITS = 34  # of the number of elements of a tensor: nobody has a larger one
 
 
 class Ranges:
@@ -127,8 +130,42 @@ class Ranges:
     # ------------------------------------------------------------ ranges
 
     def bounded(self, p: Poly) -> bool:
-        """Whether every atom is an axis, an extent, or a quotient or remainder of such."""
-        return all(self._bounded_atom(a) for m in p for a in m)
+        """Whether every atom is an axis, an extent, or a quotient or remainder of such, and no value wraps."""
+        room = _BITS - len(p).bit_length()
+        return all(self._bounded_atom(a) for m in p for a in m) and all(self._bits(m, c) <= room for m, c in p.items())
+
+    def _bits(self, monomial: Monomial, coefficient: int) -> int:
+        """Bits that a term takes at most. The product of different atoms without a known bound is at most the size of a tensor."""
+        known = [self._most_of(a) for a in monomial]
+        symbolic = [a for a, n in zip(monomial, known, strict=True) if n is None]
+        size = _SIZE_BITS if symbolic else 0
+        if len(set(symbolic)) < len(symbolic):
+            return _BITS + 1
+        return size + abs(coefficient).bit_length() + sum(n.bit_length() for n in known if n is not None)
+
+    def _most_of(self, a: Expr) -> int | None:
+        """A bound of the magnitude of an atom, where a known number is one."""
+        match a.op:
+            case "axis":
+                return self.extents[a.data].value
+            case "floordiv":
+                return self._most_of_poly(a.args[0])
+            case "mod":
+                return abs(a.args[1].value) if a.args[1].value is not None else None
+        return None
+
+    def _most_of_poly(self, e: Expr) -> int | None:
+        """A bound of the magnitude of what a quotient is taken of, which is one of the quotient."""
+        total = 0
+        for m, c in to_poly(e).items():
+            term = abs(c)
+            for a in m:
+                n = self._most_of(a)
+                if n is None:
+                    return None
+                term *= n
+            total += term
+        return total
 
     def _bounded_atom(self, a: Expr) -> bool:
         if a.op in ("floordiv", "mod"):
@@ -240,13 +277,13 @@ def from_poly(p: Poly) -> Expr:
             term = op("mul", term, a)
         if out is None:
             out = op("mul", term, const(c))
-        elif c < 0:
+        elif -_MOST <= c < 0:
             out = op("sub", out, op("mul", term, const(-c)))
         else:
             out = op("add", out, op("mul", term, const(c)))
     if out is None:
         return const(constant)
-    return op("add", out, const(constant)) if constant >= 0 else op("sub", out, const(-constant))
+    return op("sub", out, const(-constant)) if -_MOST <= constant < 0 else op("add", out, const(constant))
 
 
 def _order(a: Expr) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ssa_services import Recorder
 
@@ -290,6 +290,8 @@ def in_python(lines: list[str]) -> list[int]:
 
 @settings(max_examples=100, deadline=None)
 @given(blocks())
+@example(["a[0] = b[0] + 1", "b = pick(a, c, 0)", "a[1] = c[1] + 1"])
+@example(["a[0] = b[0] + 1", "b = keep(a)", "a[1] = c[1] + 1"])
 def test_an_update_in_place_is_seen_by_nobody_else(lines: list[str]) -> None:
     module, main = compiled(in_tl(lines), "update")
     services = Recorder()
