@@ -147,7 +147,8 @@ class Ranges:
         """A bound of the magnitude of an atom, where a known number is one."""
         match a.op:
             case "axis":
-                return self.extents[a.data].value
+                extent: int | None = self.extents[a.data].value
+                return extent
             case "floordiv":
                 return self._most_of_poly(a.args[0])
             case "mod":

@@ -55,6 +55,16 @@ class Profile:
     elementary: bool = True
 
 
+@dataclass(frozen=True)
+class Range:
+    """An index of a comprehension: its text in TL, its name in Python, where it counts from 0 in any case."""
+
+    tl: str
+    py: str
+    dim: Dim
+    start: int = 0
+
+
 @dataclass
 class Expressions:
     """The generator's lower half. `tl` and `py` are the lines written so far in the block at hand."""
@@ -65,6 +75,7 @@ class Expressions:
     py: list[str] = field(default_factory=list)
     structs: list[Declaration] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
+    assigned: set[str] = field(default_factory=set)  # Python names that the code at hand assigns
     names: int = 0
     indexing: bool = False  # in an index, where no more indices with indices in them are made
 
@@ -259,20 +270,41 @@ class Expressions:
         a, b = self.expr(scope, type, depth - 1), self.expr(scope, type, depth - 1)
         return E(f"(if {c.tl} {{ {a.tl} }} else {{ {b.tl} }})", f"({a.py} if {c.py} else {b.py})")
 
+    def fill(self, scope: Scope, depth: int) -> None:
+        """Write some statements. The upper half of the generator makes them."""
+
     def block(self, scope: Scope, type: Type, depth: int) -> E | None:
-        """Statements and a value, in one side of an `if`. The upper half of the generator makes them."""
-        return None
+        """`{ statements; value }`, which may assign variables around it."""
+        if scope.weight > HEAVY // 4:
+            return None
+        name = self.name("_b")
+        outer_tl, outer_py, outer_assigned = self.tl, self.py, self.assigned
+        self.tl, self.py, self.assigned = [], [], set()
+        inner = scope.inner(loop=False, result=None)
+        self.fill(inner, depth - 1)
+        value = self.expr(inner, type, depth - 1)
+        changed = sorted(self.assigned & {v.py for v in scope.vars})
+        lines = [f"nonlocal {', '.join(changed)}"] if changed else []
+        text = "\n".join(("{", *(f"  {line}" for line in self.tl), f"  {value.tl}", "}"))
+        outer_py += [f"def {name}():", *(f"  {line}" for line in (*lines, *self.py, f"return {value.py}"))]
+        self.tl, self.py, self.assigned = outer_tl, outer_py, outer_assigned | set(changed)
+        return E(text, f"{name}()")
 
     def body(self, scope: Scope, type: Type, depth: int, params: Sequence[str], factors: bool = False) -> tuple[str, E]:
         """The value of a comprehension's body: the name of its Python function, and the expression. With `factors`, that function
         gives the two factors of a product.
         """
         name = self.name("_f")
-        outer, self.py = self.py, []
+        outer_tl, outer_py = self.tl, self.py
+        self.tl, self.py = [], []
+        if depth > 0 and self.chance(0.25):
+            self.fill(scope, depth - 1)
         value = self.expr(scope, type, depth)
-        lines = [f"def {name}({', '.join(params)}):", *(f"  {line}" for line in self.py)]
+        if self.tl:
+            value = E("\n".join(("{", *(f"  {line}" for line in self.tl), f"  {value.tl}", "}")), value.py)
         returned = f"({', '.join(value.factors)})" if value.factors and factors else value.py
-        self.py = [*outer, *lines, f"  return {returned}"]
+        outer_py += [f"def {name}({', '.join(params)}):", *(f"  {line}" for line in (*self.py, f"return {returned}"))]
+        self.tl, self.py = outer_tl, outer_py
         return name, value
 
     # ------------------------------------------------------------ calls
@@ -423,15 +455,16 @@ class Expressions:
         ranges, scope = self.ranges(scope, [self.dim(scope) for _ in range(1 if name[:3] == "arg" or self.chance(0.7) else 2)])
         if ranges is None:
             return None
-        if name in ("max", "min", "mean", "argmax", "argmin") and any(not d.name and not d.plus for _, _, d in ranges):
+        if name in ("max", "min", "mean", "argmax", "argmin") and any(r.dim == Dim() for r in ranges):
             return None
-        f, value = self.body(scope, Tensor(elem), depth - 1, [py for _, py, _ in ranges], name in ("sum", "mean"))
-        extents = f"({''.join(f'{d}, ' for _, _, d in ranges)})"
+        f, value = self.body(scope, Tensor(elem), depth - 1, [r.py for r in ranges], name in ("sum", "mean"))
+        extents = f"({''.join(f'{r.dim}, ' for r in ranges)})"
         chain = ", chain=True" if value.factors else ""
-        return E(f"({name}[{', '.join(tl for tl, _, _ in ranges)}] {value.tl})", f"reduce('{name}', '{elem}', {extents}, {f}{chain})")
+        start = f" + {ranges[0].start}" if name[:3] == "arg" else ""
+        return E(f"({name}[{', '.join(r.tl for r in ranges)}] {value.tl})", f"(reduce('{name}', '{elem}', {extents}, {f}{chain}){start})")
 
-    def ranges(self, scope: Scope, dims: Sequence[Dim], shifted: bool = True) -> tuple[list[tuple[str, str, Dim]] | None, Scope]:
-        """Indices over these dimensions: their text in TL, their names in Python, and the scope of the body."""
+    def ranges(self, scope: Scope, dims: Sequence[Dim], shifted: bool = True) -> tuple[list[Range] | None, Scope]:
+        """Indices over these dimensions, and the scope of the body."""
         inner = scope.inner(level=scope.level + 1, loop=False, result=None, pure=True)
         out = []
         for d in dims:
@@ -441,11 +474,11 @@ class Expressions:
             tl, py = self.name("k"), self.name("_k")
             if shifted and self.chance(0.1):
                 start = self.rng.randint(1, 2)
-                out.append((f"{tl} in {start}..{d + start}", py, d))
+                out.append(Range(f"{tl} in {start}..{d + start}", py, d, start))
                 inner.vars.append(Var(tl, f"({py} + {start})", I64))
                 inner.vars.append(Var(f"({tl} - {start})", py, I64, bound=d))
             else:
-                out.append((f"{tl} < {d}", py, d))
+                out.append(Range(f"{tl} < {d}", py, d))
                 inner.vars.append(Var(tl, py, I64, bound=d))
         if inner.weight > HEAVY:
             return None, inner
@@ -490,9 +523,9 @@ class Expressions:
             ranges, inner = self.ranges(inner, type.dims[:count], shifted=False)
             ranges = ranges or []
             depth = 0
-        f, value = self.body(inner, rest, depth - 1, [py for _, py, _ in ranges])
-        extents = f"({''.join(f'{d}, ' for _, _, d in ranges)})"
-        tl = f"(for[{', '.join(tl for tl, _, _ in ranges)}] {value.tl})"
+        f, value = self.body(inner, rest, depth - 1, [r.py for r in ranges])
+        extents = f"({''.join(f'{r.dim}, ' for r in ranges)})"
+        tl = f"(for[{', '.join(r.tl for r in ranges)}] {value.tl})"
         return E(tl, f"tabulate({extents}, {like(rest)}, {f})")
 
     def elementwise(self, scope: Scope, type: Tensor, depth: int) -> E:

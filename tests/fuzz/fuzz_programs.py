@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fuzz_expressions import REAL_OPS, SYMBOLS, Expressions, Profile
 from fuzz_types import (
@@ -47,7 +47,7 @@ def profile(rng: random.Random) -> Profile:
         elems.append(rng.choice(FLOATS))
     return Profile(
         elems=tuple(dict.fromkeys(elems)),
-        unsafe=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        unsafe=rng.choice((0.0, 0.01, 0.03, 0.1)),
         sums=rng.random() < 0.5,
         structs=rng.random() < 0.5,
         elementary=rng.random() < 0.5,
@@ -57,8 +57,6 @@ def profile(rng: random.Random) -> Profile:
 @dataclass
 class Generator(Expressions):
     """The generator's upper half."""
-
-    assigned: set[str] = field(default_factory=set)  # Python names that the function at hand assigns
 
     def program(self) -> Program:
         tl: list[str] = []
@@ -380,6 +378,9 @@ class Generator(Expressions):
         self.tl, self.py = tl, py
         return inner
 
+    def fill(self, scope: Scope, depth: int) -> None:
+        self.statements(scope, self.count(), depth)
+
     def count(self) -> int:
         return self.rng.choice((1, 1, 2, 3))
 
@@ -482,10 +483,12 @@ class Generator(Expressions):
     def check(self, scope: Scope, depth: int) -> None:
         """`assert` and `fail`, which rarely stop."""
         c = self.expr(scope, BOOL, 2)
-        x = self.expr(scope, self.scalar_type_shown(), 1)
+        v = self.bind(scope, self.scalar_type_shown(), shadow=False)
+        e = self.expr(scope, v.type, 1)
+        self.line(f"let {v.tl} = {e.tl}", f"{v.py} = {e.py}")
         certain = not self.chance(self.profile.unsafe * 2)
-        message = f"message {{{x.tl}}}"
-        text = f"'message ' + show({x.py}, '{self.shown}')"
+        message = f"message {{{v.tl}}}"
+        text = f"'message ' + show({v.py}, '{self.shown}')"
         if self.chance(0.5):
             self.tl.append(f'assert {c.tl}{" or true" * certain}, "{message}"')
             self.py += [f"if not ({c.py}{' or True' if certain else ''}):", f"  assert_(False, {text})"]
