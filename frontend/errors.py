@@ -481,6 +481,13 @@ _ROWS = [
         "print(1)\nfn main() {\n  print(2)\n}\n",
         "fn main() {\n  print(1)\n  print(2)\n}\n",
     ),
+    ErrorRow(
+        "E0803",
+        "result of main",
+        "`main` is called by nobody who could take a result: it prints what it has found. `fail` stops with a message.",
+        "fn main() -> i64 { 3 }\n",
+        "fn main() { print(3) }\n",
+    ),
     # ---------------------------------------------------------------- E09xx: not supported yet
     ErrorRow(
         "E0901",

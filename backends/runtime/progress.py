@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 FIRST_LINE = 5.0  # seconds before the first plain line: short loops say nothing
 NEXT_LINE = 10.0  # seconds between plain lines
 BAR_DELAY = 0.3  # seconds before a bar shows
-WIDTH = 80  # columns of a terminal that does not say
+COLUMNS, ROWS = 80, 24  # of a terminal that does not say
 
 
 class Display(Protocol):
@@ -49,8 +49,8 @@ class _Bar:
     def __init__(self, label: str, total: int, stream: IO[str], unit: str) -> None:
         from tqdm import tqdm
 
-        width: dict[str, Any] = {"dynamic_ncols": True} if _has_width(stream) else {"ncols": WIDTH}
-        self._bar: Any = tqdm(total=total, desc=label or None, file=stream, leave=False, delay=BAR_DELAY, unit=f" {unit}", **width)
+        size: dict[str, Any] = {"dynamic_ncols": True} if _has_size(stream) else {"ncols": COLUMNS, "nrows": ROWS}
+        self._bar: Any = tqdm(total=total, desc=label or None, file=stream, leave=False, delay=BAR_DELAY, unit=f" {unit}", **size)
 
     def update(self, done: int) -> None:
         self._bar.update(done - self._bar.n)
@@ -62,7 +62,7 @@ class _Bar:
         self._bar.close()
 
 
-def _has_width(stream: IO[str]) -> bool:
+def _has_size(stream: IO[str]) -> bool:
     """Whether the terminal says how wide it is; one that nobody has set a size for says 0."""
     with suppress(OSError, ValueError):
         return os.get_terminal_size(stream.fileno()).columns > 0

@@ -19,7 +19,7 @@ from tlc.frontend.check.pending import PendingConst
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Kind, Scope
 from tlc.frontend.check.signature import as_type
-from tlc.frontend.check.zonk import final_type
+from tlc.frontend.check.zonk import final_type, fit
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import BOOL, STR, UNIT, Elem, TensorType
@@ -113,7 +113,9 @@ def evaluate(e: typed.Expr) -> bool | int | float | str:
 def _value(e: typed.Expr) -> Any:
     match e:
         case PendingConst() | typed.Const():
-            return e.value if isinstance(e.value, str) else _dtype(e)(e.value)
+            if isinstance(e.value, str):
+                return e.value
+            return _dtype(e)(e.value if isinstance(e.value, bool) else fit(e.value, _elem(e), e))
         case typed.Op():
             args = [_value(a) for a in e.args]
             if e.op in ("floordiv", "mod") and _elem(e).is_int and args[1] == 0:

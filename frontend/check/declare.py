@@ -220,7 +220,8 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
                 raise fail("E0202", f"two parameters are named `{p.name}`", p.span, labels=(Label(names[p.name], "first here"),))
             names[p.name] = p.span
             assert p.type is not None
-            params.append(Parameter(p.name, context.type(p.type), p.span, p.default, own.get(p.name), p.doc))
+            type = context.params[p.name] = context.type(p.type)
+            params.append(Parameter(p.name, type, p.span, p.default, own.get(p.name), p.doc))
         except Failed as e:
             session.report(e)
             wrong = True

@@ -9,7 +9,7 @@ from tlc.frontend import typed
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import FunctionDecl
 from tlc.frontend.check.signature import Parameter
-from tlc.frontend.types import REALS, Elem, TensorType
+from tlc.frontend.types import REALS, UNIT, Elem, TensorType
 
 if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
@@ -29,6 +29,9 @@ def make_main(session: Session, decl: FunctionDecl) -> Main:
     assert sig is not None
     if sig.type_params:
         raise fail("E0801", "`main` has no type parameters", decl.node.name_span)
+    if sig.result != UNIT:
+        assert decl.node.result is not None
+        raise fail("E0803", "`main` has no result", decl.node.result.span, "nobody could take it", help="print the value")
     flags: list[typed.Flag] = []
     wrong = False
     for p in sig.params:
@@ -53,6 +56,8 @@ def _flag(session: Session, decl: FunctionDecl, p: Parameter) -> typed.Flag:
     if not isinstance(p.type, TensorType) or p.type.dims or p.type.elem not in FLAG_ELEMS:
         message = f"a parameter of `main` is a flag, and `{p.type}` cannot be one"
         raise fail("E0801", message, p.span, help="flags are numbers, `bool` and `str`")
+    if p.name == "help":
+        raise fail("E0801", "`--help` prints the flags and cannot be one", p.span, help="rename the parameter")
     value: bool | int | float | str | None = None
     if p.default is not None:
         body = Body(session, decl.module, Scope(None, Kind.FUNCTION), returns=False, pure=True)

@@ -34,9 +34,8 @@ def function_value(body: Body, node: ast.Function) -> typed.Expr:
             return check_block(body, node.body, value=False, kind=Kind.BLOCK)
         value = body.expr(node.body)
         if value.type not in (UNIT, NEVER):
-            raise fail(
-                "E0406", f"`{node.name}` has no result, but its body is a `{value.type}`", node.body.span, help=f"write `-> {value.type}`"
-            )
+            help = f"write `-> {value.type}`" if node.name != "main" else "print the value"
+            raise fail("E0406", f"`{node.name}` has no result, but its body is a `{value.type}`", node.body.span, help=help)
         return value
     value = body.expr(node.body)
     if value.type is NEVER:

@@ -15,7 +15,7 @@ from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleSc
 from tlc.frontend.check.signature import as_type, param_type
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.typed import TypeParam
+from tlc.frontend.typed import TypeParam, instantiate
 from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def kind_of(entity: Entity) -> str:
 
 class TypeContext:
     """How names in a type are read. The base class knows constants, structs and nothing else."""
+
+    takes_functions = True
 
     def __init__(self, session: Session, module: ModuleScope) -> None:
         self.session = session
@@ -74,6 +76,8 @@ class TypeContext:
             case ast.TupleTypeNode():
                 return TupleType(tuple(as_type(self.type(i)) for i in node.items))
             case ast.FunctionTypeNode():
+                if not self.takes_functions:
+                    raise fail("E0407", "a function cannot be stored", node.span, help="only parameters of functions have function types")
                 result = as_type(self.type(node.result)) if node.result is not None else UNIT
                 return FunctionType(tuple(as_type(self.type(p)) for p in node.params), result)
 
@@ -202,6 +206,9 @@ class TypeContext:
 
     def _const(self, entity: ConstEntity, span: Span) -> Dim:
         value = self.session.constant(entity)
+        if value is None:
+            help = "such a constant is made of numbers, operators and other constants"
+            raise fail("E0306", f"the compiler does not know the value of `{entity.node.name}`, so it cannot be a dimension", span, help=help)
         if not isinstance(value, int) or isinstance(value, bool):
             raise fail("E0306", f"the constant `{entity.node.name}` is no integer, so it cannot be a dimension", span)
         return Dim.const(value)
@@ -219,6 +226,7 @@ class SignatureContext(TypeContext):
         self.extra_types: list[TypeParam] = []
         self.in_result = False
         self.shared: dict[str, DimVar] = {}
+        self.params: dict[str, Pattern] = {}  # those before this place: `l.I` is a dimension of the struct `l`
 
     def type_variable(self, name: str) -> Pattern | None:
         p = self.types.get(name)
@@ -246,6 +254,24 @@ class SignatureContext(TypeContext):
             self.variables[f"?{len(self.variables)}"] = atom
         return Dim.var(atom)
 
+    def other_dim(self, node: ast.Expr) -> Dim:
+        base = self._type_of(node.base) if isinstance(node, ast.Field) else None
+        if not isinstance(node, ast.Field) or not isinstance(base, StructType):
+            return super().other_dim(node)
+        named = {p.name: a for p, a in zip(base.decl.params, base.args, strict=True) if isinstance(a, Dim)}
+        if node.name not in named:
+            raise fail("E0306", f"`{base.decl.name}` has no dimension `{node.name}`", node.span, help=near(node.name, list(named)))
+        return named[node.name]
+
+    def _type_of(self, node: ast.Expr) -> Pattern | None:
+        """The type of a parameter, or of a field of one; leading dimensions of struct arrays are left out."""
+        if isinstance(node, ast.Name):
+            return self.params.get(node.name)
+        base = self._type_of(node.base) if isinstance(node, ast.Field) else None
+        if not isinstance(node, ast.Field) or not isinstance(base, StructType):
+            return None
+        return next((instantiate(f.type, base) for f in base.decl.fields if f.name == node.name), None)
+
     def anonymous_type(self, parameter: TypeParam, span: Span) -> Type:
         if self.in_result:
             return super().anonymous_type(parameter, span)
@@ -256,6 +282,8 @@ class SignatureContext(TypeContext):
 
 class StructContext(TypeContext):
     """Field types: constants and the struct's parameters."""
+
+    takes_functions = False
 
     def __init__(self, session: Session, module: ModuleScope, params: tuple[DimVar | TypeParam, ...]) -> None:
         super().__init__(session, module)

@@ -207,7 +207,8 @@ class Generator(Expressions):
         """A new variable; now and then it shadows another."""
         v = self.name("v")
         tl = v
-        others = [o for o in scope.vars if o.bound is None and not o.size and o.tl.isidentifier()]
+        named = {o.tl.split()[0].lstrip("(") for o in scope.vars if not o.tl.isidentifier()}  # `(k - 1)` speaks of k
+        others = [o for o in scope.vars if o.bound is None and not o.size and o.tl.isidentifier() and o.tl not in named]
         if shadow and others and self.chance(0.1):
             hidden = self.rng.choice(others)
             tl = hidden.tl

@@ -106,3 +106,10 @@ def test_a_program_that_stops() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "there are no numbers below -5 to sieve" in done.stderr
     assert "programs/sieve.tl:" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["-O2", "--interp"])
+def test_the_clock_goes_on(mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "clock.tl"
+    path.write_text("let start = clock()\nlet end = clock()\nprint(end >= start, end - start < 100.0)\n")
+    assert (cli.main([mode, str(path)]), capfd.readouterr().out) == (0, "true true\n")
