@@ -154,7 +154,8 @@ class Dim:
         text = ""
         for monomial, c in self.terms:
             factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
-            factors += [(f"({a})" if isinstance(a, DimQuotient) and len(monomial) > 1 else str(a)) for a, p in monomial for _ in range(p)]
+            alone = not factors and sum(p for _, p in monomial) == 1 and (c > 0 or text != "")
+            factors += [f"({a})" if isinstance(a, DimQuotient) and not alone else str(a) for a, p in monomial for _ in range(p)]
             sign = "-" if c < 0 else "+"
             text += (f" {sign} " if text else ("-" if c < 0 else "")) + " * ".join(factors)
         return text

@@ -216,7 +216,7 @@ def _store(body: Body, place: Place, node: ast.Assignment, value: typed.Expr) ->
     elif isinstance(node.target, ast.Subscript):
         value = _stretched(value, place.type, binds, node.span)
     _fits(body, place, value, node)
-    keys.assigned(body, place.local, not place.path)
+    keys.assigned(body, place.local, tuple(place.path), value)
     return [*binds.stmts, typed.Assign(place.local, tuple(place.path), value, span=node.span)]
 
 

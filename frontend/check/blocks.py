@@ -124,15 +124,15 @@ Check = Callable[[], typed.Expr]
 
 def sides(body: Body, checks: tuple[Check, Check]) -> list[typed.Expr]:
     """Both sides of an `if`: each begins with what is known before it; a key that one of them uses is used behind."""
-    used: dict[keys.Place, Span] = {}
+    ends: list[keys.Keys] = []
     known = {uid: f.now for uid, f in body.flexible.items()}
     out: list[typed.Expr] = []
     for check in checks:
-        with keys.branch(body, used, out):
+        with keys.branch(body, ends, out):
             out.append(check())
         for uid, now in known.items():
             body.flexible[uid].now = now
-    body.keys.used = used
+    keys.join(body, ends)
     return out
 
 

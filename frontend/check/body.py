@@ -73,6 +73,7 @@ class Body:
     natural: set[DimVar] = field(default_factory=set)  # atoms that are never negative: dimensions
     keys: Keys = field(default_factory=Keys)
     declared: Span | None = None  # where the result is declared
+    main: bool = False  # whether this is `main`, which has no result
     tail: ast.Stmt | None = None  # the last statement of a function without a result
     flexible: dict[int, Flexible] = field(default_factory=dict)  # variables whose dimensions change, by their uid
 

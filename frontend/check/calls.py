@@ -10,7 +10,7 @@ from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import Bindings, bool_const, over
 from tlc.frontend.check.builtins import BUILTINS, conversion, scalar_call
 from tlc.frontend.check.callee import function_of, path_of
-from tlc.frontend.check.cells import Mismatch, known_elem
+from tlc.frontend.check.cells import Mismatch, dims_help, known_elem
 from tlc.frontend.check.derivatives import Derivative
 from tlc.frontend.check.dimension import extent_of
 from tlc.frontend.check.functions import FunctionValue
@@ -118,7 +118,11 @@ def construct(body: Body, entity: StructEntity, args: tuple[ast.Argument, ...], 
     for k, a in enumerate(args):
         name = a.name or (list(fields)[k] if k < len(fields) else "")
         if name in params:
-            binds.dims[params[name]] = extent_of(body, body.expr(a.value), before, name)[1]
+            claim = extent_of(body, body.expr(a.value), before, name)[1]
+            found = binds.dims.setdefault(params[name], claim)
+            if found != claim:
+                message = f"`{name}` of this `{decl.name}` is `{found}`, not `{claim}`"
+                raise fail("E0402", message, a.value.span, help=dims_help(found, claim))
             continue
         if name not in fields:
             labels = (Label(decl.span, "declared here"),)

@@ -220,7 +220,7 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
                 raise fail("E0202", f"two parameters are named `{p.name}`", p.span, labels=(Label(names[p.name], "first here"),))
             names[p.name] = p.span
             assert p.type is not None
-            type = context.params[p.name] = context.type(p.type)
+            type = context.params[p.name] = context.parameter(p.type)
             params.append(Parameter(p.name, type, p.span, p.default, own.get(p.name), p.doc))
         except Failed as e:
             session.report(e)

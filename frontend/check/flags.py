@@ -29,11 +29,11 @@ def make_main(session: Session, decl: FunctionDecl) -> Main:
     assert sig is not None
     if sig.type_params:
         raise fail("E0801", "`main` has no type parameters", decl.node.name_span)
-    if sig.result != UNIT:
-        assert decl.node.result is not None
-        raise fail("E0803", "`main` has no result", decl.node.result.span, "nobody could take it", help="print the value")
     flags: list[typed.Flag] = []
-    wrong = False
+    wrong = sig.result != UNIT
+    if wrong:
+        assert decl.node.result is not None
+        session.report(fail("E0803", "`main` has no result", decl.node.result.span, "nobody could take it", help="print the value"))
     for p in sig.params:
         try:
             flags.append(_flag(session, decl, p))

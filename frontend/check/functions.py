@@ -119,7 +119,7 @@ class Closure(FunctionValue):
         context = BodyContext(body)
         params = []
         for p in node.params:
-            type = context.type(p.type) if p.type is not None else None
+            type = context.parameter(p.type) if p.type is not None else None
             if isinstance(type, FunctionType):
                 raise fail("E0407", "an anonymous function takes no functions", p.span)
             params.append(Parameter(p.name, type, p.span, p.default))

@@ -7,12 +7,12 @@ plain functions have exactly one instance. The key of an instance is what it was
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.cells import BOUNDS, NEVER, Pattern, tensor
+from tlc.frontend.check.cells import NEVER, Pattern, tensor
 from tlc.frontend.check.flags import Main
 from tlc.frontend.check.functions import FunctionParameter
 from tlc.frontend.check.limits import MAX_DEPTH, MAX_LEAVES, is_large
@@ -39,10 +39,15 @@ from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType,
 if TYPE_CHECKING:
     from tlc.frontend.check.session import Session
 
+# What stands for a type parameter in a body that nobody calls, the first and the second time; of `any` almost nothing may be assumed.
+REPRESENTATIVES = {
+    "float": (Elem.F32, Elem.F32), "int": (Elem.I64, Elem.I64), "num": (Elem.F32, Elem.I64), "any": (Elem.BOOL, Elem.BOOL),
+}  # fmt: skip
+
 
 @dataclass(eq=False)
 class Instance:
-    """An instance that was asked for. `depth` counts the instances of generic functions that led to it."""
+    """An instance that was asked for. `depth` counts the instances of generic functions that led to it; `note` goes with its errors."""
 
     ref: FunctionRef
     decl: FunctionDecl | None
@@ -50,6 +55,7 @@ class Instance:
     functions: dict[str, Closed]
     depth: int = 0
     outlined: int = 0
+    note: str = ""
 
 
 class Instances:
@@ -63,7 +69,13 @@ class Instances:
     # ------------------------------------------------------------ asking for instances
 
     def request(
-        self, decl: FunctionDecl, types: dict[TypeParam, Type], functions: dict[str, Closed], caller: Instance | None, span: Span
+        self,
+        decl: FunctionDecl,
+        types: dict[TypeParam, Type],
+        functions: dict[str, Closed],
+        caller: Instance | None,
+        span: Span,
+        note: str = "",
     ) -> FunctionRef:
         """The instance of a definition; it is checked later."""
         assert decl.signature is not None
@@ -76,16 +88,18 @@ class Instances:
             # Endless instances may double a type, or nest it deeper: that is seen here before the type itself is too large.
             if depth > MAX_DEPTH or any(is_large(t, MAX_LEAVES // 2, MAX_DEPTH // 2) for t in types.values()):
                 raise fail("E0408", f"more than {MAX_DEPTH} instances of generic functions ask for one another here", span)
-            self.queue.append(Instance(ref, decl, types, functions, depth))
+            self.queue.append(Instance(ref, decl, types, functions, depth, note=note))
         return ref
 
     def request_representative(self, decl: FunctionDecl) -> None:
-        """Have a definition checked though nobody calls it (yet). Bodies over functions or whole types wait for an instance."""
+        """Have a definition checked though nobody calls it (yet). Bodies over functions or trees wait for an instance."""
         sig = decl.signature
-        if sig is None or any(isinstance(p.type, FunctionType) for p in sig.params) or any(p.bound not in BOUNDS for p in sig.type_params):
+        if sig is None or any(isinstance(p.type, FunctionType) for p in sig.params) or any(p.bound == "tree" for p in sig.type_params):
             return
-        types: dict[TypeParam, Type] = {p: tensor(Elem.I64 if p.bound == "int" else Elem.F32) for p in sig.type_params}
-        self.request(decl, types, {}, None, decl.node.name_span)
+        for k in range(2 if any(p.bound == "num" for p in sig.type_params) else 1):
+            types: dict[TypeParam, Type] = {p: tensor(REPRESENTATIVES[p.bound][k]) for p in sig.type_params}
+            stands = (f"`{p.name}` is `{t}` here, which `{p.bound}` allows" for p, t in types.items() if k > 0 or p.bound == "any")
+            self.request(decl, types, {}, None, decl.node.name_span, "; ".join(stands))
 
     def add_outlined(self, instance: Instance, name: str, params: tuple[Local, ...], body: typed.Expr) -> FunctionRef:
         """A function that an anonymous one became; it is final."""
@@ -124,10 +138,14 @@ class Instances:
         """Check every instance that was asked for, and those that they ask for."""
         while self.queue:
             instance = self.queue.popleft()
+            said = len(self.session.diagnostics)
             try:
                 self._check(instance)
             except Failed as e:
                 self.session.report(e)
+            if instance.note:
+                found = self.session.diagnostics[said:]
+                self.session.diagnostics[said:] = [replace(d, notes=(*d.notes, instance.note)) for d in found]
 
     def _check(self, instance: Instance) -> None:
         decl = instance.decl

@@ -85,9 +85,9 @@ class Session:
     # ------------------------------------------------------------ errors
 
     def report(self, failure: Failed) -> None:
-        """Note an error; the same place and message is said once."""
+        """Note an error; the same mistake at the same place is said once, for whatever instance."""
         d = failure.diagnostic
-        if d is not None and not any(o.span == d.span and o.message == d.message for o in self.diagnostics):
+        if d is not None and not any(o.span == d.span and o.code == d.code for o in self.diagnostics):
             self.diagnostics.append(d)
 
     # ------------------------------------------------------------ modules and names

@@ -28,13 +28,14 @@ def function_value(body: Body, node: ast.Function) -> typed.Expr:
     """The body of a function, fitted to its result."""
     assert node.body is not None and body.result is not None
     body.declared = node.result.span if node.result is not None else None
+    body.main = node.name == "main"
     if body.result == UNIT:
         if isinstance(node.body, ast.Block):
-            body.tail = node.body.stmts[-1] if node.body.stmts and node.name != "main" else None
+            body.tail = node.body.stmts[-1] if node.body.stmts and not body.main else None
             return check_block(body, node.body, value=False, kind=Kind.BLOCK)
         value = body.expr(node.body)
         if value.type not in (UNIT, NEVER):
-            help = f"write `-> {value.type}`" if node.name != "main" else "print the value"
+            help = f"write `-> {value.type}`" if not body.main else "print the value"
             raise fail("E0406", f"`{node.name}` has no result, but its body is a `{value.type}`", node.body.span, help=help)
         return value
     value = body.expr(node.body)
@@ -257,7 +258,8 @@ def return_(body: Body, node: ast.Return) -> list[typed.Stmt]:
         return [typed.Return(None, span=node.span)]
     value = body.expr(node.value)
     if body.result == UNIT:
-        raise fail("E0406", "this function has no result to return", node.value.span, help=f"write `-> {value.type}` behind its parameters")
+        help = f"write `-> {value.type}` behind its parameters" if not body.main else "print the value"
+        raise fail("E0406", "this function has no result to return", node.value.span, help=help)
     return [typed.Return(ending(fit_result(body, value), as_type(body.result)), span=node.span)]
 
 

@@ -40,8 +40,6 @@ def kind_of(entity: Entity) -> str:
 class TypeContext:
     """How names in a type are read. The base class knows constants, structs and nothing else."""
 
-    takes_functions = True
-
     def __init__(self, session: Session, module: ModuleScope) -> None:
         self.session = session
         self.module = module
@@ -76,10 +74,14 @@ class TypeContext:
             case ast.TupleTypeNode():
                 return TupleType(tuple(as_type(self.type(i)) for i in node.items))
             case ast.FunctionTypeNode():
-                if not self.takes_functions:
-                    raise fail("E0407", "a function cannot be stored", node.span, help="only parameters of functions have function types")
-                result = as_type(self.type(node.result)) if node.result is not None else UNIT
-                return FunctionType(tuple(as_type(self.type(p)) for p in node.params), result)
+                raise fail("E0407", "functions are passed, never stored", node.span, help="a function type is that of a parameter alone")
+
+    def parameter(self, node: ast.TypeNode) -> Pattern:
+        """The type of a parameter, which may be a function of values."""
+        if not isinstance(node, ast.FunctionTypeNode):
+            return self.type(node)
+        result = as_type(self.type(node.result)) if node.result is not None else UNIT
+        return FunctionType(tuple(as_type(self.type(p)) for p in node.params), result)
 
     def _named(self, node: ast.TypeName) -> Pattern:
         dims = tuple(self.dim(d) for d in node.dims)
@@ -208,7 +210,8 @@ class TypeContext:
         value = self.session.constant(entity)
         if value is None:
             help = "such a constant is made of numbers, operators and other constants"
-            raise fail("E0306", f"the compiler does not know the value of `{entity.node.name}`, so it cannot be a dimension", span, help=help)
+            message = f"the compiler does not know the value of `{entity.node.name}`, so it cannot be a dimension"
+            raise fail("E0306", message, span, help=help)
         if not isinstance(value, int) or isinstance(value, bool):
             raise fail("E0306", f"the constant `{entity.node.name}` is no integer, so it cannot be a dimension", span)
         return Dim.const(value)
@@ -282,8 +285,6 @@ class SignatureContext(TypeContext):
 
 class StructContext(TypeContext):
     """Field types: constants and the struct's parameters."""
-
-    takes_functions = False
 
     def __init__(self, session: Session, module: ModuleScope, params: tuple[DimVar | TypeParam, ...]) -> None:
         super().__init__(session, module)

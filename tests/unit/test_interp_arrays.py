@@ -17,7 +17,7 @@ from ssa_services import Recorder
 from tlc.driver.options import Options
 from tlc.driver.pipeline import front, middle
 from tlc.frontend.source import Source
-from tlc.ssa import interp, interp_grid
+from tlc.ssa import interp, interp_grid, interp_paths
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Instr, Module
 from tlc.ssa.world import Stop
@@ -212,6 +212,16 @@ def test_whole_arrays_stop_where_single_elements_stop(name: str, monkeypatch: py
     assert len(expected) == 1
     for limit in (interp_grid.LIMIT, 7):
         assert outcome(module, main, True, monkeypatch, limit)[0] == expected
+
+
+def test_an_element_that_never_ends_does_not_hide_an_earlier_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+        fn f(i: i64) -> i64 { if i == 3 { fail("three") }; var k = i; while k >= 5 { k += 1 }; k }
+        fn main() { print(for[i < 20] f(i)) }"""
+    module, main = compiled(text, "endless")
+    monkeypatch.setattr(interp_paths, "PATIENCE", 1000)
+    (line,), _ = outcome(module, main, True, monkeypatch)
+    assert line.endswith("three")
 
 
 # ---------------------------------------------------------------- updates in place
