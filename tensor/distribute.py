@@ -37,10 +37,11 @@ from tlc.frontend.types import Elem
 from tlc.opt.facts import Facts
 from tlc.ssa.builder import Builder
 from tlc.ssa.cfg import reverse_postorder
-from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Value, walk, yield_
+from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, walk, yield_
 from tlc.ssa.liveness import free_values
 from tlc.tensor.extents import extent, known_extent
 from tlc.tensor.opaque import expand_reductions
+from tlc.tensor.outline import can_fail
 
 EXPENSIVE = 12  # a scalar that costs more is stored rather than computed once an element of an inner comprehension
 CALL_COST = 1000
@@ -143,6 +144,8 @@ class Distribution:
                 self._set_view(instr.result, View(self.b.stop_grad(view.base), view.prefix))
             case "check":
                 self._check(instr)
+            case "call" if is_scalar_call(instr) and self._may_stop(instr):
+                self._call(instr)
             case _ if is_scalar(instr) or is_scalar_call(instr):
                 axes = self.axes_of(instr.operands)
                 cost = min(CALL_COST, sum(self.costs.get(v, 0) for v in instr.operands) + _cost(instr))
@@ -151,6 +154,22 @@ class Distribution:
                     self.costs[r] = cost
             case _:
                 raise NotDistributable(f"`{instr.op}` has no form over whole arrays", instr.span)
+
+    def _call(self, instr: Instr) -> None:
+        """A call that may stop the program happens here, once for each element, whoever needs its results."""
+        if not instr.results:
+            raise NotDistributable("a call without a result may stop the program", instr.span)
+
+        def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
+            piece = Piece(self, b, dict(zip(self.params, indices, strict=True)))
+            piece.need(*instr.operands)
+            piece.copy(instr)
+            return tuple(piece.values[r] for r in instr.results)
+
+        stored = self.b.tabulate_many(list(self.extents), body, self._names(self.params), [r.name for r in instr.results])
+        for old, new in zip(instr.results, stored.results, strict=True):
+            self._set_view(old, View(new), self.params)
+        self.checked = True
 
     def view(self, tensor: Value) -> View:
         """Where a tensor of the region lies."""
@@ -491,11 +510,12 @@ class Distribution:
         return [b.terminator for b in self.region.blocks if b.terminator.op == "yield"]
 
     def _tabulated(self, others: list[Block]) -> tuple[Value, ...]:
-        """The results: scalars together in one piece, tensors each as a whole."""
+        """The results: scalars together in one piece, which has the effects of control flow too, then tensors each as a whole."""
         every = frozenset(range(len(self.params)))
         ends = self._yields()
         results: dict[int, Value] = {}
         scalars: list[int] = []
+        tensors: dict[int, Value] = {}
         for k, old in enumerate(self.instr.results):
             value = ends[0].operands[k] if len(ends) == 1 else None
             if old.type.rank == len(self.params):
@@ -503,16 +523,24 @@ class Distribution:
                     results[k] = self.views[value].base
                 else:
                     scalars.append(k)
-                continue
-            if value is None or any(_home(v) in others for v in self.view(value).prefix):
+            elif value is None or any(_home(v) in others for v in self.view(value).prefix):
                 raise NotDistributable("a tensor depends on control flow", self.instr.span)
-            results[k] = self.over(value, every)
+            else:
+                tensors[k] = value
         if scalars:
             types = [self.instr.results[k].type for k in scalars]
             region = self._scalar_region(others, scalars)
             piece = self.b.emit("tabulate", self.extents, types, {}, [region], [self.instr.results[k].name for k in scalars])
             results.update(zip(scalars, piece.results, strict=True))
+        elif any(self._may_stop(i) for block in others for i in block.instrs):
+            region = self._scalar_region(others, [])
+            _yield_nothing(region)
+            self.b.emit("tabulate", self.extents, [Type(Elem.BOOL, len(self.params))], {}, [region])
+        results.update((k, self.over(value, every)) for k, value in tensors.items())
         return tuple(results[k] for k in range(len(self.instr.results)))
+
+    def _may_stop(self, instr: Instr) -> bool:
+        return instr.op == "check" or (instr.op == "call" and can_fail(self.module, str(instr.attrs["callee"])))
 
     def _is_whole(self, value: Value) -> bool:
         view = self.views[value]
@@ -690,6 +718,15 @@ def is_straight(instr: Instr) -> bool:
     """A reduction whose region is one block of scalar ops and full loads."""
     blocks = instr.regions[0].blocks
     return len(blocks) == 1 and all(is_scalar(i) or (i.op == "index" and i.result.type.rank == 0) for i in blocks[0].instrs)
+
+
+def _yield_nothing(region: Region) -> None:
+    """A region for its effects alone: what it yields is a constant."""
+    for block in region.blocks:
+        if block.terminator.op == "yield":
+            constant = Instr("const", (), (BOOL,), {"value": False}, span=block.terminator.span)
+            block.append(constant)
+            block.terminator = yield_((constant.result,), block.terminator.span)
 
 
 def _home(value: Value) -> Block | None:

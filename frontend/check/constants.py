@@ -6,6 +6,8 @@ its use wants. It is computed in `f64` (`i64`), then rounded where it is used.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,21 +112,28 @@ def evaluate(e: typed.Expr) -> bool | int | float | str:
     return int(value) if isinstance(value, np.integer) else float(value)
 
 
-def _value(e: typed.Expr) -> Any:
+def _value(e: typed.Expr, locals: Mapping[typed.Local, Any] = MappingProxyType({})) -> Any:
     match e:
         case PendingConst() | typed.Const():
             if isinstance(e.value, str):
                 return e.value
             return _dtype(e)(e.value if isinstance(e.value, bool) else fit(e.value, _elem(e), e))
         case typed.Op():
-            args = [_value(a) for a in e.args]
+            args = [_value(a, locals) for a in e.args]
             if e.op in ("floordiv", "mod") and _elem(e).is_int and args[1] == 0:
                 raise fail("E0305", "division by zero", e.span)
             return SCALAR_OPS[e.op].evaluate(_elem(e), *_alike(args))
         case typed.If():
-            return _value(e.then) if _value(e.cond) else _value(e.other)
-        case typed.Do() if e.value is not None and not e.stmts:
-            return _value(e.value)
+            return _value(e.then if _value(e.cond, locals) else e.other, locals)
+        case typed.Read() if e.local in locals:
+            return locals[e.local]
+        case typed.Do() if e.value is not None:
+            found = dict(locals)
+            for s in e.stmts:
+                if not isinstance(s, typed.Let) or s.local.mutable:
+                    raise NotConstant
+                found[s.local] = _value(s.value, found)
+            return _value(e.value, found)
         case _:
             raise NotConstant
 

@@ -63,6 +63,7 @@ class Keys:
     """`used` says where; `alias` is what a `let` of a key stands for; `copies` hold until one of their two variables is assigned.
 
     `since` is when a place surely got a new value; `exposed` is for every use in a loop the `since` of the value that it used.
+    `going_on` and `leaving` are what was used where the loop's rounds end by `continue` and `break`.
     """
 
     used: dict[Place, Span] = field(default_factory=dict)
@@ -70,6 +71,8 @@ class Keys:
     copies: set[Copy] = field(default_factory=set)
     since: dict[Place, int] = field(default_factory=dict)
     exposed: dict[Place, int] = field(default_factory=dict)
+    going_on: dict[Place, Span] = field(default_factory=dict)
+    leaving: dict[Place, Span] = field(default_factory=dict)
 
     def expose(self, place: Place, since: int) -> None:
         self.exposed[place] = min(since, self.exposed.get(place, since))
@@ -206,14 +209,17 @@ def repeated(body: Body, what: str, index: str, mark: Mark) -> Iterator[None]:
     """
     k = body.keys
     before, copies, since, exposed = dict(k.used), set(k.copies), dict(k.since), k.exposed
-    k.exposed = {}
+    jumps = k.going_on, k.leaving
+    k.exposed, k.going_on, k.leaving = {}, {}, {}
     yield
-    outside = {p: s for p, s in k.used.items() if mark.before(p)}
+    outside = {p: s for p, s in (k.going_on | k.used).items() if mark.before(p)}
+    left = {p: s for p, s in k.leaving.items() if mark.before(p)}
+    k.going_on, k.leaving = jumps
     again = {p for p, since in k.exposed.items() if since < mark.local and not (p.copied is not None and p.copied < mark.local)}
     inner, k.exposed = k.exposed, exposed
     for p, moment in inner.items():
         k.expose(p, moment)
-    k.used, k.copies, k.since = before | outside, k.copies | copies, since
+    k.used, k.copies, k.since = before | left | outside, k.copies | copies, since
     for span in dict.fromkeys(s for p, s in outside.items() if p not in before and p in again):
         name = _text(span)
         message = f"the key `{name}` is used again in every round of the {what}"

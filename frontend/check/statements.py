@@ -268,6 +268,7 @@ def break_(body: Body, node: ast.Break) -> list[typed.Stmt]:
     if not body.loops:
         raise fail("E0504", "`break` outside a loop", node.span)
     body.loops[-1].broken = True
+    body.keys.leaving.update(body.keys.used)
     return [typed.Break(span=node.span)]
 
 
@@ -275,6 +276,7 @@ def break_(body: Body, node: ast.Break) -> list[typed.Stmt]:
 def continue_(body: Body, node: ast.Continue) -> list[typed.Stmt]:
     if not body.loops:
         raise fail("E0504", "`continue` outside a loop", node.span)
+    body.keys.going_on.update(body.keys.used)
     return [typed.Continue(span=node.span)]
 
 

@@ -23,7 +23,7 @@ FUNCTIONS = {  # bounded, and with bounded derivatives
     "sin": "sin({})", "cos": "cos({})", "tanh": "tanh({})", "sigmoid": "sigmoid({})", "erf": "erf({})",
     "exp": "exp(tanh({}))", "root": "sqrt(1.5f64 + sin({}))", "log": "log(1.5f64 + sin({}))", "quotient": "({0} / (1.0f64 + {0} * {0}))",
     "abs": "abs({})", "neg": "(-({}))", "square": "(tanh({}) ** 2)", "cube": "(sin({}) ** 3)", "silu": "silu(tanh({}))",
-    "stop": "stop_grad({})", "floor": "floor(0.7f64 + {})",
+    "floor": "floor(0.7f64 + {})",
 }  # fmt: skip
 
 

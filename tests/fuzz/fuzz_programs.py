@@ -329,7 +329,8 @@ class Generator(Expressions):
         old = get(v.py, steps)
         if isinstance(type, Tensor) and not type.dims and type.elem != "bool" and self.chance(0.4):
             name, e = self.compound_op(type.elem, e)
-            self.line(f"{tl} {SYMBOLS[name]}= {e.tl}", f"{v.py} = {put(v.py, steps, f'op({name!r}, {type.elem!r}, {old}, {e.py})')}")
+            self.py.append(f"_new = op('{name}', '{type.elem}', {old}, {e.py})")
+            self.line(f"{tl} {SYMBOLS[name]}= {e.tl}", f"{v.py} = {put(v.py, steps, '_new')}")
         else:
             self.py.append(f"_new = {e.py}")
             self.line(f"{tl} = {e.tl}", f"{v.py} = {put(v.py, steps, '_new')}")

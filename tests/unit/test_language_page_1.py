@@ -140,6 +140,11 @@ RUNS = {
         "fn f(x: f32[B // 32]) -> f32[B // 32] = x + V\nprint(A, B, f([1.0, 1.0]), S, T, P, OK)\n",
         ["128 64 [2. 3.] s 0.5 (1, 2.0) true"],
     ),
+    "consts that are computed are dimensions": (
+        "const A = 2 ** 3\nconst B = i64(2.5 * 2.0) % 3 + min(7 & 3, A)\nconst C = if A > B { let d = A - B\n  d * d } else { 0 }\n"
+        "fn f(x: f32[A], y: f32[B], z: f32[C]) -> (i64, i64, i64) = (len(x), len(y), len(z))\nprint(f(zeros(8), zeros(5), zeros(9)))\n",
+        ["(8, 5, 9)"],
+    ),
     "library modules, also by another name": (
         "use nn as layers\nuse optim\nprint(layers.mse([1.0], [3.0]))\n", ["4.0"]
     ),
