@@ -113,9 +113,12 @@ def _has_variables(region: Region) -> bool:
 
 
 def boxes(extents: tuple[int, ...], limit: int) -> Iterator[Box]:
-    """All indices in row-major order, in boxes of at most `limit`: one axis is cut into runs, those before it into single indices."""
+    """All indices in row-major order, in boxes of at most `limit`: one axis is cut into runs, those before it into single indices.
+
+    Of no index there is one box, without any.
+    """
     inner, axis = 1, len(extents)
-    while axis and inner * extents[axis - 1] <= limit:
+    while axis and (inner * extents[axis - 1] <= limit or 0 in extents):
         axis -= 1
         inner *= extents[axis]
     whole = tuple(map(range, extents[axis:]))

@@ -6,9 +6,12 @@ must not fall back on the plain one.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -45,7 +48,7 @@ PROGRAMS = {
           print(for[i < 4] a[i, i], for[i < 4, j < 4] a[3 - j, i], for[i < 4] a[2, i], for[j < 4] a[j, 1])
           print(a[pick], a[pick, 2], a[1..3, 2], for[i < 3] a[pick[i], i], for[i < 4] a[i])
           print(for[i < 2] for[j < 3] for[k < 2] a[j, i + k])
-          print(for[i < 0, j < 3] a[i, j])
+          print(for[i < 0, j < 3] a[i, j], for[i < 3, j < 0] a[i, j], for[i < 0, j < 9, k < 9] a[i, j], sum[i < 0, j < 9] a[i, j])
         }""",
     "reductions": """
         fn main() {
@@ -159,6 +162,15 @@ STOPS = {
     "division": """
         fn main() { print(for[i < 40] if i > 20 { i // (30 - i) } else { i % (i + 1) }) }""",
 }  # fmt: skip
+
+
+def test_boxes_are_all_indices_in_order() -> None:
+    for extents in ((), (7,), (2, 3, 4), (3, 0), (0, 9), (1, 20), (20, 1)):
+        for limit in (1, 5, 6, 100):
+            found = [index for box in interp_grid.boxes(extents, limit) for index in itertools.product(*box)]
+            assert found == list(np.ndindex(*extents))
+            assert all(math.prod(map(len, box)) <= limit for box in interp_grid.boxes(extents, limit))
+    assert list(interp_grid.boxes((0, 9), 5)) == [(range(0), range(9))]
 
 
 def compiled(text: str, name: str) -> tuple[Module, str]:
