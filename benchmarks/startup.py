@@ -13,6 +13,7 @@ NumPy can avoid, and the imports of PyTorch and JAX where they are installed: be
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import statistics
@@ -29,7 +30,9 @@ TLC = [sys.executable, "-m", "tlc", PROGRAM]
 
 
 def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    parser = argparse.ArgumentParser(description="How long a program takes to start.")
+    parser.add_argument("runs", nargs="?", type=int, default=7, help="how often each way is measured (default 7)")
+    runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory(prefix="tlc-startup-") as folder:
         rows = ways(Path(folder))
         for _, prepare_and_run in rows:  # files come into memory, and bytecode is made

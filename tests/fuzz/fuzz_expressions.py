@@ -31,7 +31,7 @@ from fuzz_types import (
     stacked,
     substitute,
 )
-from meaning import WIDTHS
+from meaning import NARROW, WIDTHS
 
 SYMBOLS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
@@ -41,18 +41,40 @@ INT_OPS = ("add", "sub", "mul", "floordiv", "mod", "and", "or", "xor", "shl", "s
 REAL_OPS = ("add", "sub", "mul", "div", "max", "min", "add", "mul", "sub", "floordiv", "mod")
 REAL_FUNCTIONS = ("abs", "sign", "sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")
 REDUCERS = ("sum", "prod", "max", "min")
-HEAVY = 150  # no more elements of a comprehension at once
+REAL_LITERALS = ("0.0", "1.0", "2.0", "-1.5", "0.1", "3.25", "-0.7", "1e-3", "-2.0", "0.5", "7.0", "-0.0", "1e4", "inf", "nan")
+
+
+GENERICS = {  # in TL and in Python; the type is the first argument there where it matters
+    "either": ("fn either[P: any](a: P, b: P, c: bool) -> P = if c { a } else { b }", "def either(a, b, c):\n  return a if c else b"),
+    "blend": (
+        "fn blend[T: num](a: T, b: T) -> T {\n  let t = a * b\n  if t < a { t - b } else { max(t, a) + b }\n}",
+        "def blend(e, a, b):\n  t = op('mul', e, a, b)\n  return op('sub', e, t, b) if t < a else op('add', e, op('max', e, t, a), b)",
+    ),
+    "around": (
+        "fn around[T: num](x: T[n], step: i64) -> T[n] = for[i < n] x[(i + step) % n]",
+        "def around(x, by):\n  n = x.shape[0]\n  return tabulate((n,), (), lambda i: at(x, op('mod', 'i64', op('add', 'i64', i, by), n)))",
+    ),
+    "through": (
+        "fn through[T: num](f: fn(T) -> T, x: T[n]) -> T[n] {\n  var y = x\n  for i in 0..n { y[i] = f(y[n - 1 - i]) }\n  y\n}",
+        "def through(f, x):\n  n = x.shape[0]\n  for i in range(n):\n    x = put(x, (i,), f(at(x, n - 1 - i)))\n  return x",
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a program has. `unsafe` is the chance that an index or divisor is not made safe; `sums` allows sums of reals."""
+    """What a program has. `unsafe` is the chance that an index or divisor is not made safe; `sums` allows sums of reals. Dimensions are
+    `extents`; a piece of code runs no more than about `heavy` times. `code` is the chance that a comprehension's body has statements.
+    """
 
     elems: tuple[str, ...] = ("i64", "f64", "bool")
     unsafe: float = 0.02
     sums: bool = True
     structs: bool = True
     elementary: bool = True
+    extents: tuple[int, ...] = (0, 1, 2, 2, 3, 3, 4)
+    heavy: int = 150
+    code: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -77,6 +99,7 @@ class Expressions:
     functions: list[Function] = field(default_factory=list)
     assigned: set[str] = field(default_factory=set)  # Python names that the code at hand assigns
     names: int = 0
+    generics: set[str] = field(default_factory=set)
     indexing: bool = False  # in an index, where no more indices with indices in them are made
 
     # ------------------------------------------------------------ small things
@@ -99,12 +122,17 @@ class Expressions:
             left.remove(chosen)
         raise AssertionError("no way is open")
 
+    @property
+    def middle(self) -> int:
+        """A typical extent."""
+        return sorted(self.profile.extents)[len(self.profile.extents) // 2]
+
     # ------------------------------------------------------------ types
 
     def dim(self, scope: Scope) -> Dim:
         if scope.dims and self.chance(0.4):
             return self.rng.choice(scope.dims) + self.rng.choice((0, 0, 0, 1))
-        return Dim("", self.rng.choice((0, 1, 2, 2, 3, 3, 4)))
+        return Dim("", self.rng.choice(self.profile.extents))
 
     def scalar_type(self) -> Tensor:
         return Tensor(self.rng.choice(self.profile.elems))
@@ -224,7 +252,7 @@ class Expressions:
             case Tensor(dims=()):
                 return self.literal(type.elem)
             case Tensor(elem=elem, dims=dims):
-                if len(dims) == 1 and not dims[0].name and dims[0].plus and self.chance(0.5):
+                if len(dims) == 1 and not dims[0].name and 0 < dims[0].plus < 9 and self.chance(0.5):
                     items = [self.literal(elem) for _ in range(dims[0].plus)]
                     return E(f"[{', '.join(i.tl for i in items)}]", f"rows([{', '.join(i.py for i in items)}])")
                 e = self.literal(elem)
@@ -248,7 +276,7 @@ class Expressions:
             value = self.chance(0.5)
             return E(str(value).lower(), str(value))
         if elem in FLOATS:
-            text = self.rng.choice(("0.0", "1.0", "2.0", "-1.5", "0.1", "3.25", "-0.7", "1e-3", "-2.0", "0.5", "7.0", "-0.0", "1e10", "inf", "nan"))
+            text = self.rng.choice(REAL_LITERALS)
             if text in ("inf", "nan"):
                 if self.chance(0.8):
                     return self.literal(elem)
@@ -275,7 +303,7 @@ class Expressions:
 
     def block(self, scope: Scope, type: Type, depth: int) -> E | None:
         """`{ statements; value }`, which may assign variables around it."""
-        if scope.weight > HEAVY // 4:
+        if scope.weight > self.profile.heavy // 4:
             return None
         name = self.name("_b")
         outer_tl, outer_py, outer_assigned = self.tl, self.py, self.assigned
@@ -297,7 +325,7 @@ class Expressions:
         name = self.name("_f")
         outer_tl, outer_py = self.tl, self.py
         self.tl, self.py = [], []
-        if depth > 0 and self.chance(0.25):
+        if depth > 0 and self.chance(self.profile.code) and not (factors and leaves(type)[0].elem in NARROW):  # a product of narrow reals is not rounded
             self.fill(scope, depth - 1)
         value = self.expr(scope, type, depth)
         if self.tl:
@@ -312,13 +340,13 @@ class Expressions:
     def call(self, scope: Scope, type: Type, depth: int) -> E | None:
         """A call of a function that gives this type, perhaps by lifting over leading dimensions."""
         fitting = []
-        for f in self.functions:
-            if scope.weight * f.weight > HEAVY or (scope.pure and not f.pure):
+        for f in (*self.functions, *scope.closures):
+            if scope.weight * f.weight > self.profile.heavy or (scope.pure and not f.pure):
                 continue
             found = match_dims(f.result, type, f.names)
             if found is not None:
                 fitting.append((f, found, ()))
-            if isinstance(type, Tensor) and isinstance(f.result, Tensor) and not f.sizes and len(f.params) > len(f.counts) and f.pure:
+            if isinstance(type, Tensor) and isinstance(f.result, Tensor) and not f.sizes and f not in scope.closures and len(f.params) > len(f.counts) and f.pure:
                 extra = type.dims[: len(type.dims) - len(f.result.dims)]
                 if extra and all(isinstance(t, Tensor) for _, t in f.params):
                     lifted = match_dims(f.result, Tensor(type.elem, type.dims[len(extra) :]), f.names)
@@ -366,6 +394,7 @@ class Expressions:
             (0.6, lambda: self.conversion(scope, elem, depth)),
             (0.8, lambda: self.reduction(scope, self.rng.choice(REDUCERS), elem, depth)),
             (0.2, lambda: self.reduce_call(scope, elem, depth)),
+            (0.15, lambda: self.ragged(scope, self.rng.choice(REDUCERS), elem, depth)),
         ]
         if elem == "i64":
             ways += [(0.2, lambda: self.reduction(scope, self.rng.choice(("argmax", "argmin")), "", depth)), (0.15, lambda: self.size(scope))]
@@ -468,7 +497,7 @@ class Expressions:
         inner = scope.inner(level=scope.level + 1, loop=False, result=None, pure=True)
         out = []
         for d in dims:
-            inner.weight *= d.plus if not d.name else 3
+            inner.weight *= d.plus if not d.name else self.middle
             if d.plus < 0 and d.name:
                 return None, inner
             tl, py = self.name("k"), self.name("_k")
@@ -480,9 +509,27 @@ class Expressions:
             else:
                 out.append(Range(f"{tl} < {d}", py, d))
                 inner.vars.append(Var(tl, py, I64, bound=d))
-        if inner.weight > HEAVY:
+        if inner.weight > self.profile.heavy:
             return None, inner
         return out, inner
+
+    def ragged(self, scope: Scope, name: str, elem: str, depth: int) -> E | None:
+        """A reduction whose second range depends on the first index."""
+        if elem in FLOATS and name in ("sum", "prod") and not self.profile.sums:
+            return None
+        ranges, inner = self.ranges(scope, [self.dim(scope)], shifted=False)
+        if ranges is None or inner.weight * 3 > self.profile.heavy:
+            return None
+        (outer,) = ranges
+        k, py = self.name("k"), self.name("_k")
+        index = outer.tl.split()[0]
+        inner.vars.append(Var(k, py, I64))
+        inner.weight *= 3
+        plus = self.rng.randint(0, 2)
+        f, value = self.body(inner, Tensor(elem), depth - 1, [outer.py, py], name == "sum")
+        chain = ", chain=True" if value.factors else ""
+        tl = f"({name}[{outer.tl}, {k} < {index} + {plus}] {value.tl})"
+        return E(tl, f"ragged('{name}', '{elem}', {outer.dim}, {plus}, {f}{chain})")
 
     def reduce_call(self, scope: Scope, elem: str, depth: int) -> E | None:
         """`sum(x)`"""
@@ -509,7 +556,44 @@ class Expressions:
             (0.3, lambda: self.convert_all(scope, type, depth)),
             (0.3, lambda: self.library(scope, type, depth)),
             (0.3, lambda: self.reduce_axis(scope, type, depth)),
+            (0.3, lambda: self.generic_tensor(scope, type, depth)),
+            (self.profile.unsafe, lambda: self.cast(scope, type)),
         )
+
+    def generic_tensor(self, scope: Scope, type: Tensor, depth: int) -> E | None:
+        """Generic functions and functions of functions, on vectors."""
+        if type.elem == "bool":
+            return None
+        if self.chance(0.3):
+            a, b = self.expr(scope, type, depth - 1), self.expr(scope, Tensor(type.elem, type.dims[self.rng.randint(0, 1) :]), depth - 1)
+            return E(f"{self.generic('blend')}({a.tl}, {b.tl})", f"lift(lambda a, b: blend('{type.elem}', a, b), (0, 0), (), {a.py}, {b.py})")
+        if len(type.dims) > 1:
+            return None
+        x = self.expr(scope, type, depth - 1)
+        if self.chance(0.4):
+            by = self.expr(scope, I64, 1)
+            return E(f"{self.generic('around')}({x.tl}, {by.tl})", f"around({x.py}, {by.py})")
+        scalar = Tensor(type.elem)
+        found = [f for f in (*self.functions, *scope.closures) if f.pure and f.result == scalar and [t for _, t in f.params] == [scalar]]
+        if not found or scope.weight * 12 > self.profile.heavy:
+            return None
+        f = self.rng.choice(found)
+        return E(f"{self.generic('through')}({f.name}, {x.tl})", f"through({f.name}, {x.py})") if not f.counts | f.sizes else None
+
+    def cast(self, scope: Scope, type: Tensor) -> E | None:
+        """`x as T`, which may stop the program."""
+
+        def open(a: Dim, b: Dim) -> bool:
+            return a == b or a.name != b.name
+
+        def want(t: Type) -> bool:
+            return isinstance(t, Tensor) and t.elem == type.elem and len(t.dims) == len(type.dims) and all(map(open, t.dims, type.dims))
+
+        found = self.paths(scope, want)
+        if not found:
+            return None
+        _, x, _ = self.rng.choice(found)
+        return E(f"({x.tl} as {type})", f"cast({x.py}, {like(type)})")
 
     def comprehension(self, scope: Scope, type: Type, depth: int) -> E:
         assert isinstance(type, Tensor | Struct)
@@ -552,7 +636,7 @@ class Expressions:
         return E(tl, f"lift(lambda a, b: op('{name}', '{elem}', a, b), (0, 0), (), {a.py}, {b.py})")
 
     def rows(self, scope: Scope, type: Tensor, depth: int) -> E | None:
-        if type.dims[0].name or not type.dims[0].plus:
+        if type.dims[0].name or not 0 < type.dims[0].plus < 5:
             return None
         items = [self.expr(scope, Tensor(type.elem, type.dims[1:]), depth - 1) for _ in range(type.dims[0].plus)]
         return E(f"[{', '.join(i.tl for i in items)}]", f"rows([{', '.join(i.py for i in items)}])")
@@ -654,7 +738,41 @@ class Expressions:
                 return self.comprehension(scope, type, depth)
             return self.join(type, [self.expr(scope, t, depth - 1) for t in parts(type)])
 
-        return self.pick(*common, (2, built), (0.6, lambda: self.struct_operation(scope, type, depth)))
+        return self.pick(
+            *common,
+            (2, built),
+            (0.6, lambda: self.struct_operation(scope, type, depth)),
+            (0.6, lambda: self.struct_call(scope, type, depth)),
+            (0.3, lambda: self.generic_choice(scope, type, depth)),
+        )
+
+    def struct_call(self, scope: Scope, type: Type, depth: int) -> E | None:
+        """A function of scalars applied to structs, leaf by leaf."""
+        kinds = {leaf.elem for leaf in leaves(type)}
+        real = kinds & set(FLOATS)
+        (elem, *others) = real or kinds
+        if others or scope.weight * 8 > self.profile.heavy:
+            return None
+        scalar = Tensor(elem)
+        found = [
+            f for f in self.functions
+            if f.result == scalar and f.pure and f.params and not f.counts | f.names and all(t == scalar for _, t in f.params)
+        ]  # fmt: skip
+        if not found:
+            return None
+        f = self.rng.choice(found)
+        args = [self.expr(scope, type, depth - 1) for _ in f.params]
+        py = f"over_struct(lambda e, *a: lift({f.name}, (0,) * {len(args)}, (), *a), {pattern(type)}, {bool(real)}, {', '.join(a.py for a in args)})"
+        return E(f"{f.name}({', '.join(a.tl for a in args)})", py)
+
+    def generic(self, name: str) -> str:
+        """A generic function of the program, which is written where it is used."""
+        self.generics.add(name)
+        return name
+
+    def generic_choice(self, scope: Scope, type: Type, depth: int) -> E:
+        a, b, c = self.expr(scope, type, depth - 1), self.expr(scope, type, depth - 1), self.expr(scope, BOOL, 1)
+        return E(f"{self.generic('either')}({a.tl}, {b.tl}, {c.tl})", f"either({a.py}, {b.py}, {c.py})")
 
     def struct_operation(self, scope: Scope, type: Type, depth: int) -> E | None:
         """`s + t`: leaf by leaf; beside real leaves the others pass through from the first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from fuzz_expressions import REAL_OPS, SYMBOLS, Expressions, Profile
+from fuzz_expressions import GENERICS, SYMBOLS, Expressions, Profile
 from fuzz_types import (
     BOOL,
     FLOATS,
@@ -28,8 +28,8 @@ from fuzz_types import (
     Var,
     leaves,
     parts,
-    stacked,
 )
+from meaning import NARROW
 
 DEPTH = 3  # of expressions
 
@@ -72,8 +72,9 @@ class Generator(Expressions):
             self.tl, self.py = [], []
         self.main()
         opaque = "fn opaque(x: i64, depth: i64) -> i64 = if depth <= 0 { x } else { opaque(x, depth - 1) }"
-        tl = [opaque, *tl, *self.tl]
-        py = ["def opaque(x, depth):", "  return x", *py, *self.py]
+        extra = [GENERICS[g] for g in sorted(self.generics)]
+        tl = [opaque, *(g[0] for g in extra), *tl, *self.tl]
+        py = ["def opaque(x, depth):", "  return x", *(g[1] for g in extra), *py, *self.py]
         return Program("\n".join(tl) + "\n", "\n".join(py) + "\n")
 
     # ------------------------------------------------------------ definitions
@@ -163,7 +164,7 @@ class Generator(Expressions):
         scope = Scope()
         flags = []
         for _ in range(self.rng.choice((0, 1, 1, 2))):
-            n, value = self.name("n"), self.rng.choice((0, 1, 2, 2, 3, 3, 4))
+            n, value = self.name("n"), self.rng.choice(self.profile.extents)
             if self.chance(0.3):
                 flags.append(f"{n}: i64 = {value}")
                 self.py.append(f"{n} = {value}")
@@ -189,7 +190,7 @@ class Generator(Expressions):
         ways = [
             (3.0, self.let), (2.0, self.var),
             (2.5 if mutable else 0, self.assign), (2.5 if mutable else 0, self.assign_part), (0.4 if mutable else 0, self.swap),
-            (0.5, self.destructure), (0.4, self.fresh),
+            (0.5, self.destructure), (0.4, self.fresh), (0.3, self.closure),
             (0.3, self.check), (0.5 if not scope.pure else 0, self.show),
         ]  # fmt: skip
         if depth > 0:
@@ -254,6 +255,21 @@ class Generator(Expressions):
             self.line(f"let {y}: {type} = {x.tl}[{end}..]", f"{y} = sliced({x.py}, {end}, {d})")
         self.py.append(f"{q} = first_extent({y})")
         scope.vars += [Var(q, q, I64, size=True), Var(y, y, type)]
+
+    def closure(self, scope: Scope, depth: int) -> None:
+        """`let f = fn(x) => e`, which keeps the values that variables have now."""
+        elem = self.rng.choice(self.profile.elems)
+        params = [self.name("a") for _ in range(self.rng.randint(1, 2))]
+        f, make, result = self.name("h"), self.name("_make"), Tensor(self.rng.choice((elem, self.rng.choice(self.profile.elems))))
+        inner = scope.inner(level=scope.level + 1, loop=False, result=None, pure=True)
+        inner.vars += [Var(a, a, Tensor(elem)) for a in params]
+        outer, self.py = self.py, []
+        value = self.expr(inner, result, 2)
+        kept = [v.py for v in scope.vars if v.mutable and v.py.isidentifier()]
+        lines = [f"def {make}({', '.join(kept)}):", f"  def {f}({', '.join(params)}):", *(f"    {line}" for line in self.py)]
+        self.py = [*outer, *lines, f"    return {value.py}", f"  return {f}", f"{f} = {make}({', '.join(kept)})"]
+        self.tl.append(f"let {f} = fn({', '.join(params)}) => {value.tl}")
+        scope.closures.append(Function(f, frozenset(), tuple((a, Tensor(elem)) for a in params), result, True))
 
     # ------------------------------------------------------------ assignments
 
@@ -513,9 +529,17 @@ class Generator(Expressions):
             self.print(self.rng.choice(found))
 
     def print(self, v: Var) -> None:
-        spec = ".17g" if all(leaf.elem in FLOATS for leaf in leaves(v.type)) else ""
+        """A variable: its reals with all their digits, or as it prints by itself."""
+        kinds = {leaf.elem for leaf in leaves(v.type)}
+        if len(kinds) > 1 and (kinds & set(NARROW) or self.chance(0.7)):
+            for k, t in enumerate(parts(v.type)):
+                name = f".{v.type.fields[k][0]}" if isinstance(v.type, Struct) else f"[{k}]"
+                self.print(Var(f"{v.tl}{name}", f"{v.py}[{k}]", t))
+            return
+        spec = ".17g" if kinds <= set(FLOATS) else ""
         hole = f"{{{v.tl}:{spec}}}" if spec else f"{{{v.tl}}}"
-        self.line(f'print("{v.py} {hole}")', f"emit('{v.py} ' + {shown(v.type, v.py, spec)})")
+        label = v.py.split("[")[0]
+        self.line(f'print("{label} {hole}")', f"emit('{label} ' + {shown(v.type, v.py, spec)})")
 
 
 def get(base: str, steps: list[int | list[str]]) -> str:
@@ -549,9 +573,20 @@ def shown(type: Type, py: str, spec: str) -> str:
             return f"'{type.declaration.name}(' + " + " + ', ' + ".join(fields) + " + ')'"
 
 
+def generate_wide(seed: int) -> Program:
+    """Whole-array code over extents that fill vectors, tiles and lanes, with and without a rest. Too much for `meaning`."""
+    rng = random.Random(seed)
+    elems = ("i64", *rng.sample(("f32", "f64", "f32", "f64", "i32", "u8", "f16", "bf16", "bool"), 2))
+    wide = Profile(
+        elems=tuple(dict.fromkeys(elems)), unsafe=rng.choice((0.0, 0.0, 0.003)), structs=rng.random() < 0.3, elementary=rng.random() < 0.5,
+        extents=(1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 40, 65), heavy=40_000, code=0.03,
+    )  # fmt: skip
+    return Generator(rng, wide).program()
+
+
 def generate(seed: int) -> Program:
     rng = random.Random(seed)
     return Generator(rng, profile(rng)).program()
 
 
-__all__ = ["REAL_OPS", "Generator", "Program", "generate", "stacked"]
+__all__ = ["Generator", "Program", "generate"]

@@ -195,6 +195,7 @@ class Scope:
     """Where code stands. A block copies it."""
 
     vars: list[Var] = field(default_factory=list)
+    closures: list[Function] = field(default_factory=list)
     level: int = 0
     loop: bool = False  # in a loop of this level
     result: Type | None = None  # what `return` gives, where it may stand
@@ -202,7 +203,7 @@ class Scope:
     weight: int = 1  # how often this is run, about
 
     def inner(self, **changes: object) -> Scope:
-        return replace(self, vars=list(self.vars), **changes)  # type: ignore[arg-type]
+        return replace(self, vars=list(self.vars), closures=list(self.closures), **changes)  # type: ignore[arg-type]
 
     @property
     def dims(self) -> list[Dim]:

@@ -22,7 +22,8 @@ from tlc.frontend.types import Elem
 Value = Any
 
 WIDTHS = {"i8": (8, True), "i32": (32, True), "i64": (64, True), "u8": (8, False), "u32": (32, False)}
-REALS: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+REALS: dict[str, Any] = {"f16": np.float32, "bf16": np.float32, "f32": np.float32, "f64": np.float64}
+NARROW = ("f16", "bf16")  # held and computed in f32, and rounded
 
 
 class Stopped(Exception):
@@ -48,7 +49,19 @@ def wrap(elem: str, value: int) -> int:
 
 def number(elem: str, value: Any) -> Value:
     """A literal."""
-    return REALS[elem](value) if elem in REALS else bool(value) if elem == "bool" else wrap(elem, value)
+    return narrow(elem, REALS[elem](value)) if elem in REALS else bool(value) if elem == "bool" else wrap(elem, value)
+
+
+def narrow(elem: str, value: Value) -> Value:
+    """An f32 rounded to the nearest value of a narrow type, of two to the even one; values of other types as they are."""
+    if elem == "f16":
+        return np.float32(np.float16(value))
+    if elem == "bf16" and np.isfinite(value):
+        bits = int(np.float32(value).view(np.uint32))
+        high, rest = bits >> 16, bits & 0xFFFF
+        high += rest > 0x8000 or (rest == 0x8000 and high & 1)
+        return np.uint32(high << 16).view(np.float32)
+    return value
 
 
 def _floordiv(elem: str, a: Value, b: Value) -> Value:
@@ -108,10 +121,10 @@ def _power(elem: str, x: Value, n: int) -> Value:
     result, base, bits = REALS[elem](1), x, abs(n)
     while bits:
         if bits & 1:
-            result = result * base
+            result = narrow(elem, result * base)
         bits >>= 1
         if bits:
-            base = base * base
+            base = narrow(elem, base * base)
     return REALS[elem](1) / result if n < 0 else result
 
 
@@ -153,9 +166,9 @@ def op(name: str, elem: str, *args: Value) -> Value:
     """An op whose result has the element type of its operands."""
     tick()
     if name not in OPS:
-        return SCALAR_OPS[name].evaluate(Elem(elem), *args)
+        return REALS[elem](SCALAR_OPS[name].evaluate(Elem(elem), *args))
     value = OPS[name](elem, *args)
-    return value if elem in REALS else bool(value) if elem == "bool" else wrap(elem, int(value))
+    return narrow(elem, value) if elem in REALS else bool(value) if elem == "bool" else wrap(elem, int(value))
 
 
 def compare(symbol: str, a: Value, b: Value) -> bool:
@@ -168,7 +181,7 @@ def convert(target: str, source: str, value: Value) -> Value:
         return bool(value != 0)
     if target in REALS:
         exact = np.int64(value) if source in WIDTHS else value
-        return REALS[target](exact)
+        return narrow(target, REALS[target](exact))
     if source in REALS:
         if value != value:
             return 0
@@ -256,6 +269,12 @@ def reshape(x: Tensor, *shape: int) -> Tensor:
     return Tensor(shape, x.items)
 
 
+def cast(x: Tensor, shape: Sequence[int]) -> Tensor:
+    if x.shape != tuple(shape):
+        raise Stopped("cast")
+    return x
+
+
 def span(lo: int, hi: int, extent: int) -> None:
     """What a slice asks of its ends."""
     if not 0 <= lo <= hi <= extent:
@@ -293,10 +312,11 @@ def reduce(name: str, elem: str, extents: Sequence[int], body: Callable[..., Val
         for v in values:
             total = wrap(elem, total + v if name == "sum" else total * v)
         return total
+    wide = "f32" if elem in NARROW else elem
     if name == "prod":
-        return _chained_product(elem, values) if chain else _lanes("mul", elem, values)
-    total = _chain(elem, values) if chain else _lanes("add", elem, values)
-    return total / REALS[elem](np.int64(len(values))) if name == "mean" else total
+        return narrow(elem, _chained_product(wide, values) if chain else _lanes("mul", wide, values))
+    total = _chain(wide, values) if chain else _lanes("add", wide, values)
+    return narrow(elem, total / REALS[wide](np.int64(len(values))) if name == "mean" else total)
 
 
 def _chain(elem: str, factors: Sequence[tuple[Value, Value]]) -> Value:
@@ -321,6 +341,17 @@ def _lanes(step: str, elem: str, values: Sequence[Value]) -> Value:
         half = len(lanes) // 2
         lanes = [OPS[step](elem, lanes[k], lanes[k + half]) for k in range(half)]
     return lanes[0]
+
+
+def ragged(name: str, elem: str, n: int, plus: int, body: Callable[..., Value], chain: bool = False) -> Value:
+    """`name[i < n, k < i + plus] body`: a reduction of the reductions of the rows, which may be empty as long as not all are."""
+    wide = "f32" if elem in NARROW else elem
+    if name in ("max", "min"):
+        rows = [i for i in range(n) if i + plus > 0]
+        if not rows:
+            raise Stopped("empty", f"`{name}` of nothing")
+        return reduce(name, elem, (len(rows),), lambda j: reduce(name, elem, (rows[j] + plus,), lambda k: body(rows[j], k)))
+    return narrow(elem, reduce(name, wide, (n,), lambda i: reduce(name, wide, (i + plus,), lambda k: body(i, k), chain)))
 
 
 def fma(elem: str, a: Value, b: Value, c: Value) -> Value:
