@@ -6,7 +6,7 @@ stages expand it into their own instructions through the same text. There are no
 right by the arithmetic itself or by a `select`, so that every lane of a vector takes the same path.
 
 Largest errors, in units in the last place, over the whole range: exp 1, log 1, sin and cos 1.5, expm1, log1p, tanh, tan and erf 4,
-pow 1 (f32) and 8 (f64). Sines of |x| beyond 1e15 have no correct digits.
+pow 1 (f32) and 8 (f64). An angle of 2^51 or more, where neighbours are half a radian apart, counts as 0.
 
 Sources: reduction by Cody and Waite (1980); log by the series of fdlibm (Sun, 1993); sine and cosine kernels by fdlibm
 (f64) and Cephes (Moshier; f32); erf by interpolation of erf(x)/x in x^2 and of exp(x^2) erfc(x) in (x - 3)/(x + 3) at
@@ -213,6 +213,7 @@ _F64 = Format(
 
 _LOG2_E = 1.4426950408889634
 _TWO_OVER_PI = 0.6366197723675814
+_LARGEST_ANGLE = 2.0**51
 _PI_HALF = (1.5707963267948966, 6.123233995736766e-17)
 _SIN = {
     Elem.F32: (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),
@@ -326,6 +327,7 @@ def tanh(x: Num) -> Num:
 def _quadrant(x: Num) -> tuple[Num, Num, Num]:
     """x less the nearest multiple of pi/2, and bits 0 and 1 of which multiple it is (as comparisons). The reduction is in f64."""
     wide = x.to(Elem.F64) if x.elem is Elem.F32 else x
+    wide = select(wide.op("abs") < _LARGEST_ANGLE, wide, wide - wide)  # infinity gives NaN
     k, n = _round(wide * _TWO_OVER_PI)
     r = k.fma(-_PI_HALF[1], k.fma(-_PI_HALF[0], wide))
     return (r.to(x.elem) if x.elem is Elem.F32 else r), (n & 1).test("ne", 0), (n & 2).test("ne", 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
-from fuzz_expressions import Profile
+from fuzz_expressions import GENERICS, Profile
 from fuzz_programs import Generator, Program
 from fuzz_types import Dim, E, Scope, Struct, Tensor, Tuple, Type, Var, leaves
 
@@ -114,6 +114,7 @@ class GradientGenerator(Generator):
             self.tl, self.py = [], []
         tl += self.objective()
         tl += self.check_main()
+        tl += [GENERICS[g][0] for g in sorted(self.generics)]
         return Program("\n".join(tl) + "\n", "")
 
     def objective(self) -> list[str]:
