@@ -115,8 +115,8 @@ class _Builder:
         return self.built
 
     def needed(self, v: Value) -> bool:
-        """Whether something that is no node reads a value, itself or reshaped."""
-        return any(
+        """Whether something that is no node reads a value, itself or reshaped. A scalar comes to nodes from the host too."""
+        return (v.type.rank == 0 and bool(v.uses)) or any(
             user not in self.readers or (isinstance(user, Instr) and user.op == "reshape" and self.needed(user.result)) for user in v.uses
         )
 
