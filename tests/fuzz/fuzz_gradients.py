@@ -85,6 +85,10 @@ class GradientGenerator(Generator):
             return E(f"({a.tl} @ {b.tl})", "0")
         return None
 
+    def compound_op(self, elem: str, e: E) -> tuple[str, E]:
+        """Not `/=`, because 0 times an infinite derivative is no number."""
+        return super().compound_op(elem, e) if elem != "f64" else (self.rng.choice(("add", "sub", "mul")), e)
+
     def conversion(self, scope: Scope, elem: str, depth: int) -> E | None:
         """Reals do not become integers: that is not smooth."""
         if elem == "f64":

@@ -579,7 +579,7 @@ def generate_wide(seed: int) -> Program:
     elems = ("i64", *rng.sample(("f32", "f64", "f32", "f64", "i32", "u8", "f16", "bf16", "bool"), 2))
     wide = Profile(
         elems=tuple(dict.fromkeys(elems)), unsafe=rng.choice((0.0, 0.0, 0.003)), structs=rng.random() < 0.3, elementary=rng.random() < 0.5,
-        extents=(1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 40, 65), heavy=40_000, code=0.03,
+        extents=(1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 40, 65), heavy=5_000, code=0.03,
     )  # fmt: skip
     return Generator(rng, wide).program()
 

@@ -245,7 +245,9 @@ Like = Any  # the shape of a tensor as a tuple of extents, or a list of those of
 
 def tabulate(extents: Sequence[int], like: Like, body: Callable[..., Value]) -> Value:
     """A comprehension whose body is `like`."""
-    extents = tuple(max(n, 0) for n in extents)
+    if any(n < 0 for n in extents):
+        raise Stopped("extent")
+    extents = tuple(extents)
     values = [body(*index) for index in product(*map(range, extents))]
 
     def stack(parts: list[Value], like: Like) -> Value:
