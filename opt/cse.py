@@ -29,6 +29,8 @@ from tlc.ssa.ir import Instr, Module, Region, Terminator, Value, erase
 Key = tuple[object, ...]
 Table = dict[Key, tuple[Value, ...]]
 
+_COMMUTATIVE = {name for name, row in SCALAR_OPS.items() if row.commutative}
+
 SHARED = {*SCALAR_OPS, "const", "index", "dim", "reshape", "stop_grad", "tabulate", "reduce"}
 
 
@@ -42,7 +44,8 @@ def cse(module: Module) -> None:
 class _Numbering:
     def __init__(self, effects: Effects) -> None:
         self.effects = effects
-        self.numbers: dict[Value, int] = {}
+        self.numbers: dict[Value, int] = {}  # equal constants have one number
+        self.constants: dict[Key, int] = {}
 
     def region(self, region: Region, around: Table) -> None:
         tree = dominance(region)
@@ -85,11 +88,15 @@ class _Numbering:
     def text(self, instr: Instr, local: dict[object, int]) -> Key:
         """The meaning of an instruction; `local` numbers the values and blocks of the regions that are being described."""
         operands = [self.operand(v, local) for v in instr.operands]
-        if instr.op in SCALAR_OPS and SCALAR_OPS[instr.op].commutative:
-            operands.sort(key=repr)
-        attrs = (_literal(instr),) if instr.op == "const" else tuple(sorted(instr.attrs.items()))
-        types = tuple(r.type for r in instr.results)
-        return (instr.op, tuple(operands), attrs, types, *(self.region_text(r, local) for r in instr.regions))
+        if len(operands) == 2 and operands[0] > operands[1] and instr.op in _COMMUTATIVE:
+            operands.reverse()
+        if instr.op == "const":
+            attrs: object = _literal(instr)
+        else:
+            attrs = tuple(sorted(instr.attrs.items())) if instr.attrs else ()
+        types = tuple([r.type for r in instr.results])
+        regions = tuple([self.region_text(r, local) for r in instr.regions]) if instr.regions else ()
+        return (instr.op, types, attrs, *operands, *regions)
 
     def region_text(self, region: Region, local: dict[object, int]) -> Key:
         for block in region.blocks:
@@ -110,13 +117,17 @@ class _Numbering:
     def terminator(self, t: Terminator, local: dict[object, int]) -> Key:
         return (t.op, tuple(self.operand(v, local) for v in t.operands), t.counts, tuple(local[b] for b in t.targets))
 
-    def operand(self, value: Value, local: dict[object, int]) -> Key:
+    def operand(self, value: Value, local: dict[object, int]) -> int:
+        """The number of a value; those of regions that are being described are negative."""
         if value in local:
-            return ("local", local[value])
-        owner = value.owner
-        if isinstance(owner, Instr) and owner.op == "const":
-            return ("const", value.type, _literal(owner))
-        return ("value", self.numbers.setdefault(value, len(self.numbers)))
+            return -1 - local[value]
+        number = self.numbers.get(value)
+        if number is None:
+            number = len(self.numbers)
+            if isinstance(value.owner, Instr) and value.owner.op == "const":
+                number = self.constants.setdefault((value.type, _literal(value.owner)), number)
+            self.numbers[value] = number
+        return number
 
 
 def _literal(const: Instr) -> object:

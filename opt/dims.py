@@ -5,6 +5,7 @@ and extents become constants where a flag of `main` makes them so.
 
     dim (tabulate %n, %m {..}) 1          = %m           dim (index %x, %i) 0        = dim %x 1
     dim (tabulate %n {.. yield %t}) 1     = dim %t 0     dim (update %x ..) k        = dim %x k   (scatter, stop_grad and copy alike)
+    dim (launch %n, %m, ..) 1             = %m           (the extents of each result in order)
     dim (reshape %x, %n, %m) 1            = %m           dim of a block parameter    = that of what every edge passes, if all agree
     max(dim .., 0)                        = dim ..       (an extent is not negative)
 
@@ -20,9 +21,9 @@ from dataclasses import dataclass
 from tlc.opt.regions import regions
 from tlc.opt.rewrite import const_of
 from tlc.ssa.edit import edges_into, insert_before
-from tlc.ssa.ir import I64, Block, Instr, Module, Value, erase, walk
+from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, erase, walk
 
-SAME_SHAPE = ("update", "scatter", "stop_grad", "copy")
+SAME_SHAPE = ("update", "store", "scatter", "stop_grad", "copy")
 BUDGET = 400  # steps that one question may take, so that a web of parameters cannot take forever
 
 
@@ -113,6 +114,9 @@ class _Question:
         if owner.op == "tabulate":
             rank = len(owner.operands)
             return self.value(owner.operands[axis]) if axis < rank else self.yielded(here, owner, axis - rank)
+        if owner.op == "launch":
+            before = owner.results[: owner.results.index(tensor)]
+            return self.value(owner.operands[sum(r.type.rank for r in before) + axis])
         return here
 
     def value(self, extent: Value) -> Source | None:
@@ -149,6 +153,32 @@ class _Question:
         if isinstance(inner, Value) and _inside(inner, tabulate):
             return here
         return answer
+
+
+class Sizes:
+    """How many elements tensors of a function have: a number, or for tensors of rank 1 the value that is their extent. A snapshot."""
+
+    def __init__(self, function: Function) -> None:
+        self._edges: dict[Block, list[tuple[Block, int]]] = {}
+        for region in regions(function.body):
+            self._edges.update(edges_into(region))
+
+    def of(self, tensor: Value) -> int | Value | None:
+        """None where it is not known."""
+        total = 1
+        for axis in range(tensor.type.rank):
+            match _Question(self._edges).ask(tensor, axis):
+                case Known(value):
+                    total *= value
+                case Value() as value if tensor.type.rank == 1:
+                    return value
+                case Extent(source, at) if tensor.type.rank == 1:
+                    dim = (u for u in source.uses if isinstance(u, Instr) and u.op == "dim" and u.attrs["axis"] == at)
+                    found = next(dim, None)
+                    return None if found is None else found.result
+                case _:
+                    return None
+        return total
 
 
 def _inside(value: Value, instr: Instr) -> bool:

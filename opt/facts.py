@@ -1,375 +1,534 @@
-"""What is known of `i64` values without running the program: linear forms and bounds.
+"""What is known of integers without running the program: linear forms, and proofs that they are not negative.
 
-A value is seen as a sum of atoms with integer coefficients and a constant (`linear`). Some atoms are bounded:
+A value is seen as a sum of atoms with integer coefficients and a constant (`form`); a value whose arithmetic may wrap is an
+atom itself (`opt/ranges.py` says whether it may). A question such as `i < n` asks whether a form, `n - 1 - i`, is never negative
+at a place. It is not if the ranges of its atoms say so. Otherwise an atom is taken out of it with the help of a fact, another form that is never
+negative there:
 
-  an index of a region     0 <= i < extent
-  the counter of a loop    lo <= i < hi     in the body of `for i in lo..hi` (or of a `while` of that form)
-  an extent (`dim`)        0 <= n
-  a remainder              0 <= a % n < n        where n is positive
-  a quotient               that of the bounds of a, in `a // c` by a positive constant
+  conditions     what branches on the way and checks that passed say (`opt/conditions.py`); of `i != n` once `i <= n` is proved
+  definitions    max(a, b) >= a    a % n <= n - 1    4 * (a // 4) <= a    a & m <= m    and the like
+  indices        i <= n - 1 in a region over n; where a region runs, its extents are positive
+  loops          a counter that only grows is never below its start; two counters keep in step
 
-and a branch on the way tells its condition (`if i > 0 { x[i - 1] }`); where a region runs, its extents are positive. From `i != n` follows
-`i <= n - 1` once `i <= n` is known.
+    n - 1 - (j - 1) >= 0  where n > i in the loop around, and j comes from i and goes down:
+    n - j   minus the fact  i - j >= 0   leaves  n - i,   minus the fact  n - i - 1 >= 0   leaves  1
 
-`not_negative` proves that a form is >= 0: an index with a negative coefficient is replaced by its greatest value, one with a
-positive coefficient by its least, those of inner regions first; what remains must be a constant >= 0 and extents
-with positive coefficients. If that fails, what is left of the form beyond one known condition is tried.
-
-Wrapping. Forms speak of integers, the program of i64. Extents, indices of regions and counters that start small are
-*small*: far below 2**63, because counting there, or storing that much, takes too long; small combinations of them do
-not wrap. Any other atom is used only where the arithmetic on it is proved not to wrap (`exact`).
+That is Fourier and Motzkin's elimination, led by the goal: each step subtracts a multiple of one fact, so that one atom falls out; the
+search is bounded in depth and in steps. A parameter where paths meet, and a `select`, are proved for each side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from math import gcd
 
+from tlc.frontend.types import Elem
+from tlc.opt.conditions import END, OPPOSITE, Condition, Conditions, Place
+from tlc.opt.ranges import WHOLE, Range, Ranges, stride
 from tlc.opt.rewrite import const_of
-from tlc.ssa.dominance import Dominance, dominance
-from tlc.ssa.edit import edges_into
-from tlc.ssa.ir import I64, Block, Instr, Region, Value
+from tlc.ssa.dominance import Dominance
+from tlc.ssa.ir import Block, Instr, Region, Value
 
-SMALL = 1 << 16  # the greatest coefficient in a form, and
-SMALL_CONSTANT = 1 << 40  # the greatest constant
-STEPS = 24  # replacements that one proof may take
-DEPTH = 6  # ops that one form may look through
+STEPS = 80  # facts that one proof may try
+DEPTH = 5  # facts that may stand on one another in a proof
+TERMS = 6  # atoms that a form in a proof may have
+LARGEST = 1 << 70  # the greatest number in a form
+LOOK = 8  # ops that a form is looked through
 
 
-@dataclass(frozen=True)
 class Linear:
-    """`constant + sum of coefficient * atom`; coefficients are not zero."""
+    """`constant + sum of coefficient * atom`; coefficients are not zero. Immutable."""
 
-    terms: tuple[tuple[Value, int], ...]
-    constant: int
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, terms: dict[Value, int], constant: int) -> None:
+        self.terms = terms
+        self.constant = constant
 
     def plus(self, other: Linear, factor: int = 1) -> Linear:
         out = dict(self.terms)
-        for atom, c in other.terms:
-            out[atom] = out.get(atom, 0) + factor * c
-        return Linear(tuple((a, c) for a, c in out.items() if c), self.constant + factor * other.constant)
+        for atom, c in other.terms.items():
+            total = out.get(atom, 0) + factor * c
+            if total:
+                out[atom] = total
+            else:
+                del out[atom]
+        return Linear(out, self.constant + factor * other.constant)
 
-    def replace(self, atom: Value, by: Linear) -> Linear:
-        rest = Linear(tuple((a, c) for a, c in self.terms if a is not atom), self.constant)
-        return rest.plus(by, dict(self.terms)[atom])
+    def times(self, factor: int) -> Linear:
+        return Linear({a: factor * c for a, c in self.terms.items()}, factor * self.constant) if factor else ZERO
+
+    def more(self, constant: int) -> Linear:
+        return Linear(self.terms, self.constant + constant)
 
     @property
-    def is_small(self) -> bool:
-        return abs(self.constant) <= SMALL_CONSTANT and all(abs(c) <= SMALL for _, c in self.terms)
+    def key(self) -> tuple[frozenset[tuple[Value, int]], int]:
+        return frozenset(self.terms.items()), self.constant
+
+    def __repr__(self) -> str:
+        return " + ".join([str(self.constant), *(f"{c}*%{a.name}" for a, c in self.terms.items())])
 
 
-ZERO, ONE = Linear((), 0), Linear((), 1)
+ZERO = Linear({}, 0)
 
 
 def itself(value: Value) -> Linear:
-    return Linear(((value, 1),), 0)
+    return Linear({value: 1}, 0)
 
 
 # What a comparison says: these forms are >= 0.
 COMPARISONS: dict[str, Callable[[Linear, Linear], list[Linear]]] = {
     "le": lambda x, y: [y.plus(x, -1)],
     "ge": lambda x, y: [x.plus(y, -1)],
-    "lt": lambda x, y: [y.plus(x, -1).plus(ONE, -1)],
-    "gt": lambda x, y: [x.plus(y, -1).plus(ONE, -1)],
+    "lt": lambda x, y: [y.plus(x, -1).more(-1)],
+    "gt": lambda x, y: [x.plus(y, -1).more(-1)],
     "eq": lambda x, y: [x.plus(y, -1), y.plus(x, -1)],
 }
-NEGATED = {"le": "gt", "ge": "lt", "lt": "ge", "gt": "le", "ne": "eq"}
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """`low <= value <= high`, both ends included; None where nothing is known. `small`: see the module."""
-
-    low: Linear | None
-    high: Linear | None
-    small: bool
 
 
 class Facts:
-    """Facts about one function; a snapshot."""
+    """Facts about one function; a snapshot. `forget` after instructions moved between blocks."""
 
     def __init__(self) -> None:
-        self.trees: dict[Region, Dominance] = {}
+        self.conditions = Conditions()
+        self._heights: dict[Block, int] = {}
+        self.forget()
 
-    def holds(self, cond: Value, at: Block) -> bool:
-        """Whether a bool is proved to be true whenever control is in block `at`."""
-        return _Proof(self, at).holds(cond)
+    def forget(self) -> None:
+        """Let go of what was found out about values; the graph of blocks is still the same."""
+        self.ranges = Ranges(self.conditions)
+        self._forms: dict[Value, Linear] = {}
+        self._definitions: dict[Value, list[Linear]] = {}
+        self._loops: dict[Value, list[Linear]] = {}
+        self._told: dict[Condition, list[Linear]] = {}
+        self._asking: set[Value] = set()
 
-    def decided(self, cond: Value, at: Block) -> bool | None:
-        """The value that a comparison is proved to have whenever control is in block `at`; None if neither is proved."""
-        owner = cond.owner
-        if not isinstance(owner, Instr) or owner.op not in (*COMPARISONS, "ne", "and", "or"):
-            return None
-        proof = _Proof(self, at)
-        return True if proof.holds(cond) else False if proof.fails(cond) else None
+    # ------------------------------------------------------------ questions
 
-    def within(self, index: Value, extent: Value | int, at: Block) -> bool:
-        """Whether `0 <= index < extent` is proved wherever control is in block `at`."""
-        proof = _Proof(self, at)
-        form = proof.form(index)
-        last = (Linear((), extent) if isinstance(extent, int) else proof.form(extent)).plus(ONE, -1)
-        return proof.not_negative(form) and proof.not_negative(last.plus(form, -1))
+    def holds(self, cond: Value, at: Block | Instr | Place) -> bool:
+        """Whether a bool is proved to be true whenever control comes to a block, or to an instruction."""
+        return self._proved(cond, True, self.place(at))
 
-    def conditions(self, at: Block) -> list[tuple[Value, bool]]:
-        """Bools whose value is known in a block: branches on the way to it, and on the way to the regions around it."""
-        found: list[tuple[Value, bool]] = []
-        block: Block | None = at
-        while block is not None and block.region is not None:
-            tree, into = self.tree(block.region), edges_into(block.region)
-            while block in tree.immediate:
-                if len(into[block]) == 1:
-                    source, edge = into[block][0]
-                    if source.terminator.op == "branch":
-                        found.append((source.terminator.own[0], edge == 0))
-                if tree.immediate[block] is block:
-                    break
-                block = tree.immediate[block]
-            parent = block.region.parent if block.region is not None else None
-            block = parent.block if isinstance(parent, Instr) else None
-        return found
+    def decided(self, cond: Value, at: Block | Instr | Place) -> bool | None:
+        """The value that a bool is proved to have there; None if neither is proved."""
+        place = self.place(at)
+        known = self.ranges.at(cond, place)
+        if known is not None and known[0] == known[1]:
+            return bool(known[0])
+        return True if self._proved(cond, True, place) else False if self._proved(cond, False, place) else None
+
+    def within(self, index: Value, extent: Value | int, at: Block | Instr | Place) -> bool:
+        """Whether `0 <= index < extent` is proved there."""
+        place, form = self.place(at), self.form(index)
+        last = (Linear({}, extent) if isinstance(extent, int) else self.form(extent)).more(-1)
+        return self.proved(form, place) and self.proved(last.plus(form, -1), place)
+
+    def proved(self, form: Linear, place: Place) -> bool:
+        """Whether a form is never negative at a place."""
+        return Proof(self, place).not_negative(form)
+
+    def place(self, at: Block | Instr | Place) -> Place:
+        """A place; of a block its beginning, of an instruction what is before it."""
+        return at if isinstance(at, tuple) else self.conditions.before(at) if isinstance(at, Instr) else (at, 0)
+
+    def height(self, value: Value) -> int:
+        """Rank of an atom in the search: what is defined inside and below comes first."""
+        block = value.owner if isinstance(value.owner, Block) else value.owner.block
+        if block is None or block.region is None:
+            return 0  # in the making
+        if block not in self._heights:
+            around = sum(1 for _ in holders(block))
+            for k, b in enumerate(block.region.blocks):
+                self._heights[b] = around * 1_000_000 + 2 * k
+        return self._heights[block] + isinstance(value.owner, Instr)
 
     def tree(self, region: Region) -> Dominance:
-        if region not in self.trees:
-            self.trees[region] = dominance(region)
-        return self.trees[region]
+        return self.conditions.tree(region)
 
     def dominates(self, a: Block, b: Block) -> bool:
         """Whether every way to b leads through a; b may lie in a region inside a's."""
-        inside: Block | None = b
-        while inside is not None and inside.region is not a.region:
-            parent = inside.region.parent if inside.region is not None else None
-            inside = parent.block if isinstance(parent, Instr) else None
-        if inside is None or a.region is None:
-            return False
-        return self.tree(a.region).dominates(a, inside)
+        return self.conditions.holds_from((a, 0), (b, 0))
 
-
-class _Proof:
-    """A proof for one place."""
-
-    def __init__(self, facts: Facts, at: Block) -> None:
-        self.facts, self.at = facts, at
-        self.known: dict[Value, Bounds | None] = {}
-        self.assumed: list[Linear] = []  # forms that are >= 0 here
-        self.differ: list[Linear] = []  # forms that are not 0 here
-        for holder in holders(at):
-            self.assumed += [self.form(extent).plus(ONE, -1) for extent in extents(holder)]
-        for cond, truth in facts.conditions(at):
-            self.assume(cond, truth)
-        self.sharpen()
-
-    def assume(self, cond: Value, truth: bool) -> None:
-        owner = cond.owner
-        if not isinstance(owner, Instr) or len(owner.operands) != 2:
-            return
-        a, b = owner.operands
-        if owner.op == ("and" if truth else "or"):
-            self.assume(a, truth)
-            self.assume(b, truth)
-        elif a.type == I64 and owner.op in (COMPARISONS if truth else NEGATED):
-            op = owner.op if truth else NEGATED[owner.op]
-            self.assumed += COMPARISONS[op](self.form(a), self.form(b))
-        elif a.type == I64 and owner.op == ("ne" if truth else "eq"):
-            self.differ.append(self.form(a).plus(self.form(b), -1))
-
-    def sharpen(self) -> None:
-        """What is >= 0 and not 0 is >= 1."""
-        left = self.differ
-        while left:
-            self.differ, left = left, []
-            for form in self.differ:
-                side = next((f for f in (form, ZERO.plus(form, -1)) if self.not_negative(f)), None)
-                if side is None:
-                    left.append(form)
-                else:
-                    self.assumed.append(side.plus(ONE, -1))
-            if len(left) == len(self.differ):
-                return
-
-    def holds(self, cond: Value) -> bool:
-        if const_of(cond) is True:
+    def _proved(self, cond: Value, truth: bool, place: Place) -> bool:
+        known = const_of(cond)
+        if known is not None:
+            return known is truth
+        if self.ranges.at(cond, place) == (int(truth), int(truth)):
             return True
         owner = cond.owner
-        if not isinstance(owner, Instr) or len(owner.operands) != 2:
+        if not isinstance(owner, Instr):
             return False
-        a, b = owner.operands
-        if owner.op == "and":
-            return self.holds(a) and self.holds(b)
-        if owner.op == "or":
-            return self.holds(a) or self.holds(b)
-        if a.type != I64:
+        if owner.op == "not" and cond.type.elem is Elem.BOOL:
+            return self._proved(owner.operands[0], not truth, place)
+        if owner.op in ("and", "or") and cond.type.elem is Elem.BOOL:
+            every = all if (owner.op == "and") is truth else any
+            return every(self._proved(v, truth, place) for v in owner.operands)
+        if owner.op not in OPPOSITE or not owner.operands[0].type.elem.is_int:
             return False
-        x, y = self.form(a), self.form(b)
-        if owner.op == "ne":
-            return any(self.not_negative(f) for op in ("lt", "gt") for f in COMPARISONS[op](x, y))
-        return owner.op in COMPARISONS and all(self.not_negative(f) for f in COMPARISONS[owner.op](x, y))
-
-    def fails(self, cond: Value) -> bool:
-        """Whether a bool is proved to be false."""
-        owner = cond.owner
-        if not isinstance(owner, Instr) or len(owner.operands) != 2:
-            return False
-        a, b = owner.operands
-        if owner.op == "and":
-            return self.fails(a) or self.fails(b)
-        if owner.op == "or":
-            return self.fails(a) and self.fails(b)
-        if a.type != I64:
-            return False
-        x, y = self.form(a), self.form(b)
-        if owner.op == "eq":
-            return any(self.not_negative(f) for op in ("lt", "gt") for f in COMPARISONS[op](x, y))
-        return owner.op in NEGATED and all(self.not_negative(f) for f in COMPARISONS[NEGATED[owner.op]](x, y))
-
-    def not_negative(self, form: Linear) -> bool:
-        return self.bounded(form) or any(self.bounded(form.plus(known, -1)) for known in self.assumed)
-
-    def bounded(self, form: Linear) -> bool:
-        least = self.least(form)
-        return least is not None and least.constant >= 0 and all(c > 0 and is_extent(a) for a, c in least.terms)
-
-    def least(self, form: Linear) -> Linear | None:
-        """A form that is not above this one, with bounded atoms replaced by their bounds; None where numbers grow too large."""
-        for _ in range(STEPS):
-            if not form.is_small:
-                return None
-            step = self.step(form)
-            if step is None:
-                break
-            form = step
-        return form
-
-    def step(self, form: Linear) -> Linear | None:
-        """The form with one bounded atom replaced by its bound, those of inner regions first."""
-        for atom, c in sorted(form.terms, key=lambda t: -depth(t[0])):
-            bounds = None if is_extent(atom) else self.bounds(atom)
-            if bounds is not None:
-                by = bounds.high if c < 0 else bounds.low
-                if by is not None:
-                    return form.replace(atom, by)
-        return None
+        op = owner.op if truth else OPPOSITE[owner.op]
+        x, y = map(self.form, owner.operands)
+        if op == "ne":
+            return any(self.proved(f, place) for way in ("lt", "gt") for f in COMPARISONS[way](x, y))
+        return all(self.proved(f, place) for f in COMPARISONS[op](x, y))
 
     # ------------------------------------------------------------ forms
 
-    def form(self, value: Value) -> Linear:
-        """The linear form of a value, or the value itself where the form may wrap."""
-        form = linear(value)
-        return form if self.exact(form) else itself(value)
+    def form(self, value: Value, limit: int = LOOK) -> Linear:
+        """The linear form of an integer, or the value itself where the arithmetic may wrap."""
+        if value not in self._forms:
+            found = self._form(value, limit) if limit else itself(value)
+            if not limit:
+                return found  # seen from elsewhere there may be more to see
+            self._forms[value] = found
+        return self._forms[value]
 
-    def exact(self, form: Linear) -> bool:
-        """Whether computing the form in i64 gives its value."""
-        if not form.is_small:
-            return False
-        if all(self.is_small(a) for a, _ in form.terms):
-            return True
-        if len(form.terms) != 1 or form.terms[0][1] != 1:
-            return False
-        atom = form.terms[0][0]
-        bounds = self.bounds(atom)
-        if form.constant < 0:  # an atom >= 0 less a constant
-            return bounds is not None and bounds.low is not None and self.not_negative(bounds.low)
-        return form.constant == 0 or (form.constant == 1 and bounds is not None and bounds.high is not None)
-
-    def is_small(self, atom: Value) -> bool:
-        bounds = self.bounds(atom)
-        return bounds is not None and bounds.small
-
-    # ------------------------------------------------------------ bounds
-
-    def bounds(self, value: Value) -> Bounds | None:
-        if value not in self.known:
-            self.known[value] = None  # a bound in terms of itself is none
-            self.known[value] = self.find(value)
-        return self.known[value]
-
-    def find(self, value: Value) -> Bounds | None:
+    def _form(self, value: Value, limit: int) -> Linear:
+        known = const_of(value)
+        if known is not None:
+            return Linear({}, int(known)) if value.type.elem.is_int else itself(value)
         owner = value.owner
-        if value.type != I64:
-            return None
-        if isinstance(owner, Instr):
-            match owner.op:
-                case "dim":
-                    return Bounds(ZERO, None, True)
-                case "mod":
-                    return self.remainder(owner.operands[1])
-                case "floordiv":
-                    return self.quotient(*owner.operands)
-            return None
-        region = owner.region
-        if region is not None and isinstance(region.parent, Instr) and owner is region.entry:
-            return self.index(value, owner, region.parent)
-        return self.counter(value, owner) if region is not None and owner is not region.entry else None
-
-    def index(self, value: Value, entry: Block, holder: Instr) -> Bounds:
-        return Bounds(ZERO, self.form(extents(holder)[entry.params.index(value)]).plus(ONE, -1), True)
-
-    def remainder(self, divisor: Value) -> Bounds | None:
-        high = self.form(divisor).plus(ONE, -1)
-        return Bounds(ZERO, high, all(self.is_small(a) for a, _ in high.terms)) if self.not_negative(high) else None
-
-    def quotient(self, dividend: Value, divisor: Value) -> Bounds | None:
-        c = const_of(divisor)
-        if not isinstance(c, int) or c <= 0:
-            return None
-        form = self.form(dividend)
-        low = ZERO if self.not_negative(form) else None
-        below = self.least(ZERO.plus(form, -1))
-        high = ZERO.plus(below, -1) if below is not None else form
-        if all(k % c == 0 for _, k in high.terms):
-            high = Linear(tuple((a, k // c) for a, k in high.terms), high.constant // c)
-        elif low is None:
-            return None
-        return Bounds(low, high, low is not None and all(self.is_small(a) for a, _ in high.terms))
-
-    def counter(self, value: Value, header: Block) -> Bounds | None:
-        """A loop's counter, seen from the body: it starts at lo, adds 1 on every way back to the header, and the header goes
-        on into the body only if it is below hi.
-        """
-        t = header.terminator
-        if t.op != "branch" or not isinstance(t.own[0].owner, Instr) or header.region is None:
-            return None
-        test, body = t.own[0].owner, t.targets[0]
-        if test.op != "lt" or test.operands[0] is not value or not self.facts.dominates(body, self.at):
-            return None
-        into = edges_into(header.region)
-        if len(into[body]) != 1:
-            return None
-        low: Linear | None = None
-        k = header.params.index(value)
-        for source, edge in into[header]:
-            passed = source.terminator.args(edge)[k]
-            if self.facts.dominates(body, source):
-                if linear(passed) != Linear(((value, 1),), 1):
-                    return None
-            elif low is not None:
-                return None
-            else:
-                low = self.form(passed)
-        if low is None:
-            return None
-        return Bounds(low, self.form(test.operands[1]).plus(ONE, -1), all(self.is_small(a) for a, _ in low.terms))
-
-
-def linear(value: Value, limit: int = DEPTH) -> Linear:
-    """The linear form of an `i64`, as if nothing wrapped."""
-    known = const_of(value)
-    if known is not None and value.type == I64:
-        return Linear((), int(known))
-    owner = value.owner
-    if isinstance(owner, Instr) and limit and value.type == I64:
-        parts = [linear(v, limit - 1) for v in owner.operands] if owner.op in ("add", "sub", "neg", "mul") else []
+        if not isinstance(owner, Instr) or value.type.rank or not value.type.elem.is_int:
+            return itself(value)
         match owner.op:
-            case "add":
-                return parts[0].plus(parts[1])
-            case "sub":
-                return parts[0].plus(parts[1], -1)
-            case "neg":
-                return ZERO.plus(parts[0], -1)
-            case "mul" if not parts[1].terms:
-                return ZERO.plus(parts[0], parts[1].constant)
-            case "mul" if not parts[0].terms:
-                return ZERO.plus(parts[1], parts[0].constant)
-    return itself(value)
+            case "add" | "sub" | "neg" | "mul" | "shl" if self.ranges.exact(owner):
+                parts = [self.form(v, limit - 1) for v in owner.operands]
+                return _combined(owner.op, parts) or itself(value)
+            case "convert" if owner.operands[0].type.elem.is_int and self.ranges.exact(owner):
+                return self.form(owner.operands[0], limit - 1)
+            case "max" | "min":
+                chosen = self._chosen(owner)
+                if chosen is not None:
+                    return self.form(chosen, limit - 1)
+            case "select":
+                known_cond = self.ranges.at(owner.operands[0], self.conditions.before(owner))
+                if known_cond in ((0, 0), (1, 1)):
+                    return self.form(owner.operands[1 if known_cond == (1, 1) else 2], limit - 1)
+        return itself(value)
+
+    def _chosen(self, owner: Instr) -> Value | None:
+        """The operand that a `max` or `min` always is, by their ranges."""
+        place = self.conditions.before(owner)
+        for v, w in (owner.operands, owner.operands[::-1]):
+            a, b = self.ranges.at(v, place), self.ranges.at(w, place)
+            if a is not None and b is not None and (a[0] >= b[1] if owner.op == "max" else a[1] <= b[0]):
+                return v
+        return None
+
+    # ------------------------------------------------------------ facts
+
+    def about(self, atom: Value, place: Place) -> Iterator[Linear]:
+        """Forms with the atom in them that are never negative at a place: loops, definitions, conditions."""
+        yield from self.conditional(atom, place)
+        yield from self.definition(atom)
+        yield from self.loop(atom)
+
+    def conditional(self, atom: Value, place: Place) -> Iterator[Linear]:
+        for c in self.conditions.about(atom, place):
+            for form in self.told(c):
+                if atom in form.terms:
+                    yield form
+            if c.op == "ne":
+                difference = self.form(c.a).plus(self.form(c.b), -1)
+                if atom in difference.terms and atom not in self._asking:
+                    self._asking.add(atom)
+                    for side in (difference, difference.times(-1)):
+                        if self.proved(side, place):
+                            yield side.more(-1)
+                    self._asking.discard(atom)
+        owner = atom.owner
+        if isinstance(owner, Block) and (holder := _holder(owner)) is not None:
+            yield self.form(extents(holder)[owner.params.index(atom)]).plus(itself(atom), -1).more(-1)
+        for holder in holders(place[0]):
+            for extent in extents(holder):
+                form = self.form(extent)
+                if atom in form.terms:
+                    yield form.more(-1)
+
+    def told(self, c: Condition) -> list[Linear]:
+        """What a condition says as forms."""
+        if c not in self._told:
+            found: list[Linear] = []
+            self._told[c] = found
+            if c.op in COMPARISONS:
+                found += COMPARISONS[c.op](self.form(c.a), self.form(c.b))
+                low = self.ranges.at(c.a, c.place)
+                if c.op == "lt" and isinstance(c.b.owner, Instr) and c.b.owner.op == "max" and low is not None:
+                    for x, y in (c.b.owner.operands, c.b.owner.operands[::-1]):
+                        least = const_of(y)
+                        if isinstance(least, int) and low[0] >= least:  # a < max(x, y) and not a < y
+                            found += COMPARISONS["lt"](self.form(c.a), self.form(x))
+        return self._told[c]
+
+    def definition(self, atom: Value) -> list[Linear]:
+        """What the op that computes an atom says of it."""
+        if atom not in self._definitions:
+            self._definitions[atom] = []  # a fact that rests on itself is none
+            owner = atom.owner
+            if isinstance(owner, Instr) and owner.op in _DEFINITIONS and not any(v.type.rank for v in owner.operands):
+                self._definitions[atom] = [f for f in _DEFINITIONS[owner.op](self, owner) if atom in f.terms]
+        return self._definitions[atom]
+
+    def loop(self, atom: Value) -> list[Linear]:
+        """What a loop says of a parameter of its header: the sides on which it never passes what it began with, and counters in step."""
+        if atom not in self._loops:
+            self._loops[atom] = []
+            owner = atom.owner
+            if isinstance(owner, Block) and owner.region is not None and owner is not owner.region.entry and atom.type.elem.is_int:
+                self._loops[atom] = self._looped(atom, owner)
+        return self._loops[atom]
+
+    def _looped(self, atom: Value, header: Block) -> list[Linear]:
+        k, here = header.params.index(atom), itself(atom)
+        start, back = self._ways(header)
+        if start is None or not back:
+            return []
+        first = self.form(start[k])
+        steps = [(self.form(args[k]).plus(here, -1), place) for args, place in back]
+        found: list[Linear] = []
+        if all(self.proved(step, place) for step, place in steps):
+            found.append(here.plus(first, -1))
+        if all(self.proved(step.times(-1), place) for step, place in steps):
+            found.append(first.plus(here, -1))
+        stride = _constant_step([step for step, _ in steps])
+        if stride:
+            for other, begin in zip(header.params, start, strict=True):
+                if other is atom or other.type != atom.type:
+                    continue
+                j = header.params.index(other)
+                by = _constant_step([self.form(args[j]).plus(itself(other), -1) for args, _ in back])
+                if by and begin is not atom:  # by * (atom - first) = stride * (other - begin)
+                    same = here.plus(first, -1).times(by).plus(itself(other).plus(self.form(begin), -1), -stride)
+                    found += [same, same.times(-1)]
+        return found
+
+    def _ways(self, header: Block) -> tuple[tuple[Value, ...] | None, list[tuple[tuple[Value, ...], Place]]]:
+        """What a loop is entered with (None if there are several entries), and what its back edges pass."""
+        assert header.region is not None
+        tree = self.tree(header.region)
+        start: list[tuple[Value, ...]] = []
+        back: list[tuple[tuple[Value, ...], Place]] = []
+        for source, edge in self.conditions.into(header):
+            args = source.terminator.args(edge)
+            if tree.dominates(header, source):
+                back.append((args, (source, END)))
+            else:
+                start.append(args)
+        return (start[0] if len(start) == 1 else None), back
+
+
+class Proof:
+    """A proof at one place. `accept` is shown every form that is left when facts are used up or too many, and every one on the way:
+    it may note those that would do if they were tested (`opt/version_loops.py`).
+    """
+
+    def __init__(self, facts: Facts, place: Place, accept: Callable[[Linear], bool] = lambda form: False) -> None:
+        self.facts = facts
+        self.place = place
+        self.accept = accept
+        self.steps = STEPS
+        self.tried: set[object] = set()
+
+    def not_negative(self, form: Linear) -> bool:
+        return self._prove(form, self.place, DEPTH)
+
+    def _prove(self, goal: Linear, place: Place, depth: int) -> bool:
+        if self._bounded(goal, place) or self.accept(goal):
+            return True
+        key = (goal.key, place)
+        if not depth or self.steps <= 0 or len(goal.terms) > TERMS or key in self.tried or abs(goal.constant) > LARGEST:
+            return False
+        self.tried.add(key)
+        for atom in sorted(goal.terms, key=self.facts.height, reverse=True):
+            for fact in self.facts.about(atom, place):
+                rest = _without(goal, atom, fact)
+                if rest is None:
+                    continue
+                self.steps -= 1
+                if self._prove(rest, place, depth - 1):
+                    return True
+                if self.steps <= 0:
+                    return False
+            if self._by_sides(goal, atom, place, depth - 1):
+                return True
+        return False
+
+    def _bounded(self, goal: Linear, place: Place) -> bool:
+        """Whether the ranges of the atoms alone say so."""
+        least = goal.constant
+        for atom, c in goal.terms.items():
+            r: Range | None = self.facts.ranges.at(atom, place)
+            if r is None:
+                return False
+            least += c * (r[0] if c > 0 else r[1])
+        return least >= 0
+
+    def _by_sides(self, goal: Linear, atom: Value, place: Place, depth: int) -> bool:
+        """A proof for each value that a parameter where paths meet, or a `select`, may have."""
+        owner = atom.owner
+        if isinstance(owner, Instr):
+            if owner.op != "select":
+                return False
+            return all(self._prove(_replaced(goal, {atom: self.facts.form(v)}), place, depth) for v in owner.operands[1:])
+        region = owner.region
+        if region is None or owner is region.entry:
+            return False
+        tree = self.facts.tree(region)
+        edges = self.facts.conditions.into(owner)
+        if len(edges) > 3 or any(tree.dominates(owner, source) for source, _ in edges):
+            return False
+        if not all(self._stands_before(a, owner) for a in goal.terms):
+            return False
+        for source, edge in edges:
+            args = source.terminator.args(edge)
+            by = {p: self.facts.form(args[k]) for k, p in enumerate(owner.params) if p in goal.terms}
+            if not self._prove(_replaced(goal, by), (source, END), depth):
+                return False
+        return True
+
+    def _stands_before(self, atom: Value, block: Block) -> bool:
+        """Whether an atom has one value on all the edges into a block and in it."""
+        if isinstance(atom.owner, Block):
+            return self.facts.dominates(atom.owner, block)
+        home = atom.owner.block
+        return home is not None and home is not block and self.facts.dominates(home, block)
+
+
+def _without(goal: Linear, atom: Value, fact: Linear) -> Linear | None:
+    """The goal less a multiple of the fact so that the atom falls out; None if the fact pulls the other way.
+
+    Where the goal has to be multiplied for that, `k * goal >= 1 - k` is enough: the goal is a whole number.
+    """
+    g, f = goal.terms[atom], fact.terms[atom]
+    if (g > 0) != (f > 0):
+        return None
+    common = gcd(g, f)
+    k, m = abs(f) // common, abs(g) // common
+    return goal.times(k).more(k - 1).plus(fact, -m) if k > 1 else goal.plus(fact, -m)
+
+
+def _replaced(form: Linear, by: dict[Value, Linear]) -> Linear:
+    out = Linear({a: c for a, c in form.terms.items() if a not in by}, form.constant)
+    for atom, other in by.items():
+        out = out.plus(other, form.terms[atom])
+    return out
+
+
+def _combined(op: str, parts: list[Linear]) -> Linear | None:
+    match op:
+        case "add":
+            return parts[0].plus(parts[1])
+        case "sub":
+            return parts[0].plus(parts[1], -1)
+        case "neg":
+            return parts[0].times(-1)
+        case "mul" if not parts[1].terms:
+            return parts[0].times(parts[1].constant)
+        case "mul" if not parts[0].terms:
+            return parts[1].times(parts[0].constant)
+        case "shl" if not parts[1].terms and 0 <= parts[1].constant < 64:
+            return parts[0].times(1 << parts[1].constant)
+    return None
+
+
+def _constant_step(steps: list[Linear]) -> int:
+    """The constant that all of these are; 0 if they are none."""
+    return steps[0].constant if not any(s.terms for s in steps) and len({s.constant for s in steps}) == 1 else 0
+
+
+# ---------------------------------------------------------------- definitions
+
+
+def _quotient(facts: Facts, owner: Instr, quotient: Linear, a: Value, c: int) -> list[Linear]:
+    """c * q <= a <= c * q + c - 1."""
+    scaled, dividend = quotient.times(c), facts.form(a)
+    return [dividend.plus(scaled, -1), scaled.more(c - 1).plus(dividend, -1)]
+
+
+def _floordiv(facts: Facts, owner: Instr) -> list[Linear]:
+    a, b = owner.operands
+    here = itself(owner.result)
+    divisor, place = facts.ranges.at(b, facts.conditions.before(owner)), facts.conditions.before(owner)
+    if divisor is None or divisor[0] <= 0:
+        return []
+    if divisor[0] == divisor[1]:
+        return _quotient(facts, owner, here, a, divisor[0])
+    dividend = facts.ranges.at(a, place)
+    return [facts.form(a).plus(here, -1)] if dividend is not None and dividend[0] >= 0 else []
+
+
+def _mod(facts: Facts, owner: Instr) -> list[Linear]:
+    a, b = owner.operands
+    here, place = itself(owner.result), facts.conditions.before(owner)
+    found: list[Linear] = []
+    last = facts.form(b).more(-1)
+    if facts.proved(last, place):
+        found += [last.plus(here, -1), here]
+        dividend = facts.ranges.at(a, place)
+        if dividend is not None and dividend[0] >= 0:
+            found.append(facts.form(a).plus(here, -1))
+    return found
+
+
+def _shr(facts: Facts, owner: Instr) -> list[Linear]:
+    a, b = owner.operands
+    by = const_of(b)
+    whole = WHOLE[owner.result.type.elem]
+    if not isinstance(by, int) or not 0 <= by < (whole[1] - whole[0]).bit_length():
+        return []
+    return _quotient(facts, owner, itself(owner.result), a, 1 << by)
+
+
+def _and(facts: Facts, owner: Instr) -> list[Linear]:
+    found = []
+    for v in owner.operands:
+        mask = facts.ranges.at(v, facts.conditions.before(owner))
+        if owner.result.type.elem.is_int and mask is not None and mask[0] >= 0:
+            found.append(facts.form(v).plus(itself(owner.result), -1))
+    return found
+
+
+def _max(facts: Facts, owner: Instr) -> list[Linear]:
+    return [itself(owner.result).plus(facts.form(v), -1) for v in owner.operands] if owner.result.type.elem.is_int else []
+
+
+def _min(facts: Facts, owner: Instr) -> list[Linear]:
+    return [facts.form(v).plus(itself(owner.result), -1) for v in owner.operands] if owner.result.type.elem.is_int else []
+
+
+def _mul(facts: Facts, owner: Instr) -> list[Linear]:
+    """a * b >= a where a >= 0 and b >= 1 (or b is a); of the numbers of a range by steps, how far they go from the first."""
+    place, here = facts.conditions.before(owner), itself(owner.result)
+    if not facts.ranges.exact(owner):
+        return []
+    found = []
+    for a, b in (owner.operands, owner.operands[::-1]):
+        low, factor = facts.ranges.at(a, place), facts.ranges.at(b, place)
+        if low is not None and factor is not None and low[0] >= 0 and (factor[0] >= 1 or a is b):
+            found.append(here.plus(facts.form(a), -1))
+    strides = stride(owner.result, facts.conditions)
+    if strides is not None:
+        first, last, step = strides
+        way, length = facts.ranges.at(step, place), facts.form(last).plus(facts.form(first), -1)
+        if way is not None and way[0] > 0:
+            found += [length.more(-1).plus(here, -1), here]
+        elif way is not None and way[1] < 0:
+            found += [here.plus(length, -1).more(-1), here.times(-1)]
+    return found
+
+
+# What an op says of its result, as forms that are never negative; of other ops the range is all that is known.
+_DEFINITIONS: dict[str, Callable[[Facts, Instr], list[Linear]]] = {
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "shr": _shr,
+    "and": _and,
+    "max": _max,
+    "min": _min,
+    "mul": _mul,
+}
+
+
+# ---------------------------------------------------------------- regions
 
 
 def holders(at: Block) -> Iterator[Instr]:
@@ -390,15 +549,7 @@ def extents(holder: Instr) -> list[Value]:
     return found
 
 
-def is_extent(value: Value) -> bool:
-    return isinstance(value.owner, Instr) and value.owner.op == "dim"
-
-
-def depth(value: Value) -> int:
-    """How many regions are around the definition of a value."""
-    block = value.owner if isinstance(value.owner, Block) else value.owner.block
-    count = 0
-    while block is not None and block.region is not None and isinstance(block.region.parent, Instr):
-        count += 1
-        block = block.region.parent.block
-    return count
+def _holder(block: Block) -> Instr | None:
+    """The instruction whose indices a block's parameters are."""
+    region = block.region
+    return region.parent if region is not None and block is region.entry and isinstance(region.parent, Instr) else None

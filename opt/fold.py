@@ -18,9 +18,10 @@ from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.opt.regions import all_regions, fused_product
 from tlc.opt.rewrite import Rewriter, can_evaluate, const_of, evaluate, literal, same_literal
 from tlc.opt.rules import RULES
+from tlc.opt.simplify_cfg import settle_branches
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.edit import insert_before, remove_unreachable
-from tlc.ssa.ir import Block, Instr, Module, Region, Value, erase, jump
+from tlc.ssa.ir import Instr, Module, Region, Value, erase
 from tlc.ssa.ops import effect
 from tlc.ssa.reductions import fold as reduction
 
@@ -28,12 +29,28 @@ _REWRITER = Rewriter(RULES)
 
 
 def fold(module: Module) -> None:
-    """Fold every region of the module until nothing changes."""
-    changed = True
-    while changed:
-        changed = False
-        for region in all_regions(module):
-            changed |= fold_region(region)
+    """Fold every region of the module until nothing changes.
+
+    Regions inside see the constants of those around them, so they come later; what changes in a region matters outside only where
+    its `reduce` becomes one of nothing.
+    """
+    again = True
+    while again:
+        changed = [region for region in all_regions(module) if _settle(region)]
+        again = any(map(_yields_constant, changed))
+
+
+def _yields_constant(region: Region) -> bool:
+    end = region.entry.terminator
+    return end.op == "yield" and const_of(end.own[0]) is not None
+
+
+def _settle(region: Region) -> bool:
+    """Sweep over a region until nothing changes; whether anything did."""
+    changed = False
+    while fold_region(region):
+        changed = True
+    return changed
 
 
 def fold_region(region: Region) -> bool:
@@ -51,7 +68,7 @@ def fold_region(region: Region) -> bool:
                 instr.result.replace_by(new)
                 erase(instr)
                 changed = True
-        changed |= _fold_branch(block)
+    changed |= settle_branches(region)
     changed |= remove_unreachable(region)
     return changed
 
@@ -63,6 +80,8 @@ def folded(instr: Instr) -> Value | None:
 
 def _constant(instr: Instr) -> Value | None:
     operands = instr.operands
+    if const_of(operands[0]) is None:
+        return None
     known = tuple(v for v in map(const_of, operands) if v is not None)
     types = tuple(v.type for v in operands)
     if len(known) < len(operands) or not can_evaluate((instr.result.type.elem, *(t.elem for t in types))):
@@ -91,14 +110,3 @@ def _same_type(instr: Instr) -> Value | None:
         return instr.operands[0]
     return None
 
-
-def _fold_branch(block: Block) -> bool:
-    t = block.terminator
-    if t.op != "branch":
-        return False
-    (then, then_args), (other, other_args) = t.edges
-    known = const_of(t.own[0])
-    if known is None and (then is not other or then_args != other_args):
-        return False
-    block.terminator = jump(then, then_args, t.span) if known in (None, True) else jump(other, other_args, t.span)
-    return True

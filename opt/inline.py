@@ -1,7 +1,16 @@
-"""Inlining: every call of a function that is not recursive is replaced by the function's body.
+"""Inlining: a call of a function that is not recursive is replaced by the function's body, with one exception.
 
-Requires SSA. Afterwards calls go only to functions that can reach themselves; functions that `main` no longer needs are removed.
-Kernels are made of regions, and a region can be flattened and fused only if no call hides its work: so there is no limit by size.
+Requires SSA. Afterwards calls go only to functions that can reach themselves, and to large scalar ones; functions that `main` no longer
+needs are removed. Kernels are made of regions, and a region can be flattened and fused only if no call hides its work: so in
+regions, and where tensors are passed, there is no limit by size.
+
+The cost model. What the host calls with scalars for a scalar costs a few nanoseconds as a call, and as a copy it costs the
+compiler every pass again. So such a function stays one if it has no comprehension, more than `LARGE` instructions (the
+call is then no tenth of its time) and would be copied more than once. (The generator of random numbers is one: a program that
+splits a key eight times would else have eight copies of it, half of its host code.) What a derivative is made of is inlined
+whole, because a derivative follows the form of the code.
+
+`inline_small` is for the host after the tensor stage, where a recursion that became a loop is a function like any other.
 
 Callees are done before their callers (the strongly connected components of the call graph, Tarjan 1972, come out in that
 order), so each body is copied once a call. A callee of one block is spliced in; of a larger one, the block of the call
@@ -23,15 +32,12 @@ from tlc.ssa.clone import clone_blocks
 from tlc.ssa.edit import remove_unreachable
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, drop_block, erase, jump, walk
 
+LARGE = 40  # instructions, constants aside
+
 
 def inline(module: Module) -> None:
-    """Inline what is not recursive, then remove what is not needed."""
-    recursive: set[str] = set()
-    for component in components(module):
-        if len(component) > 1 or component[0] in callees(module.functions[component[0]], ("call",)):
-            recursive.update(component)
-        for name in component:
-            _inline_into(module.functions[name], module, recursive)
+    """Inline what is not recursive or large, then remove what is not needed."""
+    _Inlining(module).run()
     remove_unused(module)
 
 
@@ -104,15 +110,92 @@ def _callee(instr: Instr) -> str:
     return name
 
 
-def _inline_into(function: Function, module: Module, recursive: set[str]) -> None:
-    for region in regions(function.body):
+SMALL = 24  # instructions, constants aside
+
+
+def inline_small(module: Module) -> None:
+    """Inline the calls of small functions that are not recursive (any more: `tail-calls` makes loops of some)."""
+    small: set[str] = set()
+    for component in components(module):
+        for name in component:
+            f = module.functions[name]
+            work = list(f.blocks)
+            while work:
+                block = work.pop()
+                call = next((i for i in block.instrs if i.op == "call" and _callee(i) in small), None)
+                if call is not None:
+                    work.append(inline_call(call, module.functions[_callee(call)]))
+            if len(component) == 1 and name not in callees(f) and weight(f) <= SMALL:
+                small.add(name)
+
+
+class _Inlining:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.order = components(module)
+        self.stay: set[str] = set()  # functions whose calls stay wherever they stand
+        self.large: set[str] = set()  # functions whose calls stay in the host's own code
+        self.copies = _copies(module, self.order)
+        self.whole = _differentiated(module)
+
+    def run(self) -> None:
+        for component in self.order:
+            if len(component) > 1 or component[0] in callees(self.module.functions[component[0]], ("call",)):
+                self.stay.update(component)
+            for name in component:
+                f = self.module.functions[name]
+                for region in regions(f.body):
+                    self.into(region, self.stay if region is not f.body or name in self.whole else self.stay | self.large)
+                if self.copies[name] > 1 and is_scalar(f) and weight(f) > LARGE:
+                    self.large.add(name)
+
+    def into(self, region: Region, stay: set[str]) -> None:
+        """Inline the calls of one region, and those that a body brings along."""
         work = list(region.blocks)
         while work:
             block = work.pop()
-            call = next((i for i in block.instrs if i.op == "call" and _callee(i) not in recursive), None)
-            if call is not None:
-                work.append(inline_call(call, module.functions[_callee(call)]))
+            call = next((i for i in block.instrs if i.op == "call" and _callee(i) not in stay), None)
+            if call is None:
+                continue
+            at = region.blocks.index(block)
+            rest = inline_call(call, self.module.functions[_callee(call)])
+            work += region.blocks[at : region.blocks.index(rest) + 1] if self.large else [rest]
         remove_unreachable(region)
+
+
+def weight(function: Function) -> int:
+    """How many instructions a function has, constants aside."""
+    return sum(i.op != "const" for i in walk(function.body))
+
+
+def is_scalar(function: Function) -> bool:
+    """Whether a function has neither tensors nor comprehensions."""
+    values = [p for b in function.blocks for p in b.params] + [r for i in walk(function.body) for r in i.results]
+    return all(v.type.rank == 0 for v in values) and not any(i.regions for i in walk(function.body))
+
+
+def _copies(module: Module, order: list[list[str]]) -> dict[str, int]:
+    """How many copies of each function inlining would leave: one for each path of calls to it."""
+    called = {name for f in module.functions.values() for name in callees(f)}
+    copies = {name: int(name == "main" or name not in called) for name in module.functions}
+    for component in reversed(order):
+        for name in component:
+            for i in walk(module.functions[name].body):
+                if i.op in ("call", "grad") and _callee(i) not in component:
+                    copies[_callee(i)] += copies[name]
+    return copies
+
+
+def _differentiated(module: Module) -> set[str]:
+    """The functions that a derivative is made of."""
+    work = [_callee(i) for f in module.functions.values() for i in walk(f.body) if i.op == "grad"]
+    found: set[str] = set()
+    while work:
+        name = work.pop()
+        if name not in found:
+            found.add(name)
+            work += callees(module.functions[name])
+    return found
 
 
 def inline_call(call: Instr, callee: Function) -> Block:

@@ -1,24 +1,34 @@
 """The passes over SSA as one ordered table, and what every pass gets for free: verification, timing, dumps, switching off.
 
 `LEVELS` are lists of names; a pass that stands twice says why. The driver runs a level before and after the tensor
-stages (see `driver/pipeline.py`).
+stages (see `driver/pipeline.py`). `HOST_LEVELS` are for what is left to the host when comprehensions have become launches of kernels.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tlc.frontend.diagnostics import CompileError, InternalError
+from tlc.opt.addresses import addresses
 from tlc.opt.checks import checks
 from tlc.opt.cse import cse
 from tlc.opt.dce import dce
+from tlc.opt.dead_stores import dead_stores
 from tlc.opt.dims import dims
 from tlc.opt.fold import fold
+from tlc.opt.gvn import gvn
 from tlc.opt.if_convert import if_convert
-from tlc.opt.inline import inline
+from tlc.opt.inline import inline, inline_small
+from tlc.opt.inline_recursion import inline_recursion
+from tlc.opt.jam import jam
+from tlc.opt.licm import licm
+from tlc.opt.sccp import sccp
 from tlc.opt.simplify_cfg import simplify_cfg
+from tlc.opt.strength import strength
+from tlc.opt.tail_calls import tail_calls
+from tlc.opt.thread_jumps import thread_jumps
 from tlc.ssa.ir import Module
 from tlc.ssa.verify import verify
 
@@ -38,7 +48,7 @@ PASSES: dict[str, Pass] = {
     row.name: row
     for row in (
         Pass(
-            "inline", inline, requires="SSA", preserves="meaning; only calls of recursive functions remain",
+            "inline", inline, requires="SSA", preserves="meaning; only calls of recursive functions and of large scalar ones remain",
             why="first: every other pass then sees through what was a call",
         ),
         Pass(
@@ -63,11 +73,55 @@ PASSES: dict[str, Pass] = {
         ),
         Pass(
             "checks", checks, requires="SSA", preserves="every check that could fail",
-            why="after `cse`: an index and its extent are then one value where they are equal",
+            why="after `cse`: an index and its extent are then one value where they are equal; again on the host behind `thread-jumps`, which makes branches of `and`",
         ),
         Pass(
             "dce", dce, requires="SSA", preserves="the graph, the order of effects",
             why="last: it removes what the others left",
+        ),
+        Pass(
+            "addresses", addresses, requires="host SSA before the memory plan", preserves="the graph, every value",
+            why="first on the host: what an access computes is then in sight of every other pass",
+        ),
+        Pass(
+            "sccp", sccp, requires="SSA", preserves="every bit of every value",
+            why="early: what it finds never to run need not be looked at by the others",
+        ),
+        Pass(
+            "gvn", gvn, requires="SSA", preserves="the graph, the order of effects",
+            why="on the host, where an access is an address and no comprehension is left; after `fold`, which writes equal things alike",
+        ),
+        Pass(
+            "dead-stores", dead_stores, requires="host SSA before the memory plan", preserves="the graph, every value",
+            why="after `gvn`: equal positions are then one value",
+        ),
+        Pass(
+            "thread-jumps", thread_jumps, requires="SSA", preserves="every value, the order of effects",
+            why="on the host only: what becomes a kernel should branch less, not have more blocks; before `gvn`, which then knows more",
+        ),
+        Pass(
+            "jam", jam, requires="host SSA before the memory plan", preserves="every value, the order of effects",
+            why="after `checks` and `gvn`, which leave loops bare",
+        ),
+        Pass(
+            "licm", licm, requires="host SSA before the memory plan", preserves="every value, the order of effects, where a program stops",
+            why="after `checks`, whose checks stand in the way of loads, and `jam`, which wants its loops with the tests at their heads",
+        ),
+        Pass(
+            "strength", strength, requires="host SSA before the memory plan", preserves="the graph, every value",
+            why="after `licm`, which shows what a loop does not change; last of the loop passes: what `checks` reads in a position is gone behind it",
+        ),
+        Pass(
+            "tail-calls", tail_calls, requires="SSA", preserves="every value, the order of effects",
+            why="at every level, so that all let a recursion go as deep; on the host, because derivatives are made of what is written",
+        ),
+        Pass(
+            "inline-small", inline_small, requires="SSA", preserves="every value, the order of effects",
+            why="after `tail-calls`: a recursion that became a loop is inlined like anything else",
+        ),
+        Pass(
+            "inline-recursion", inline_recursion, requires="SSA", preserves="every value, the order of effects",
+            why="after `tail-calls`: what became a loop has fewer calls or none",
         ),
     )
 }  # fmt: skip
@@ -76,8 +130,20 @@ LEVELS: dict[int, tuple[str, ...]] = {
     0: ("inline", "simplify-cfg"),  # kernels need their calls inlined at any level
     1: ("inline", "simplify-cfg", "fold", "cse", "checks", "dce", "simplify-cfg"),
     2: (
-        *("inline", "simplify-cfg", "fold", "dims", "fold", "simplify-cfg", "if-convert", "simplify-cfg"),
+        *("inline", "simplify-cfg", "sccp", "fold", "dims", "fold", "simplify-cfg", "if-convert", "simplify-cfg"),
         *("fold", "cse", "dims", "fold", "cse", "checks", "fold", "dce", "simplify-cfg"),
+    ),
+}
+
+# After the tensor stage and before the memory plan.
+HOST_LEVELS: dict[int, tuple[str, ...]] = {
+    0: ("addresses", "tail-calls"),  # no backend sees `index` or `update` of an element
+    1: ("addresses", "tail-calls", "dims", "simplify-cfg", "fold", "gvn", "dce", "simplify-cfg"),
+    2: (
+        *("addresses", "tail-calls", "inline-small", "inline-recursion", "dims", "simplify-cfg", "sccp", "fold"),
+        *("thread-jumps", "simplify-cfg"),
+        *("gvn", "dead-stores", "simplify-cfg", "checks", "fold", "dce", "simplify-cfg", "jam"),
+        *("licm", "strength", "dce", "simplify-cfg"),
     ),
 }
 
@@ -95,9 +161,10 @@ def run(
     verify_each: bool = False,
     disable: Sequence[str] = (),
     after: Callable[[str, Module], None] | None = None,
+    stage: str = "ssa",
 ) -> Report:
-    """Run passes by name, in place. `after` is called with the name of each pass and the module (dumps). Raises `InternalError`
-    that names the pass where one fails, or leaves SSA that does not verify.
+    """Run passes by name, in place; `stage` is what the verifier is told. `after` is called with the name of each pass and the module
+    (dumps). Raises `InternalError` that names the pass where one fails, or leaves SSA that does not verify.
     """
     report = Report()
     for name in names:
@@ -108,7 +175,7 @@ def run(
             PASSES[name].run(module)
             report.times.append((name, time.perf_counter() - start))
             if verify_each:
-                verify(module)
+                verify(module, stage)
         except (CompileError, InternalError) as e:
             raise InternalError(str(e), f"pass {name}") from e
         except Exception as e:
@@ -116,6 +183,14 @@ def run(
         if after is not None:
             after(name, module)
     return report
+
+
+def chosen(levels: Mapping[int, Sequence[str]], level: int, names: Sequence[str] | None) -> Sequence[str]:
+    """The passes of a level; or with names, what every level needs and then those of the names that can stand in this place."""
+    if names is None:
+        return levels[level]
+    here = {name for row in levels.values() for name in row}
+    return [*levels[0], *(name for name in names if name in here)]
 
 
 def unknown(names: Sequence[str]) -> list[str]:

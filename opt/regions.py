@@ -66,7 +66,7 @@ class Effects:
             own = self.of[callee]
         else:
             own = self.ORDER.index(effect(instr.op))
-        return max([own, *(self.of_region(r) for r in instr.regions)])
+        return max([own, *(self.of_region(r) for r in instr.regions)]) if instr.regions else own
 
     def removable(self, instr: Instr) -> bool:
         """Whether the instruction does nothing but compute its results."""

@@ -24,10 +24,11 @@ Literal = bool | int | float | str
 
 @dataclass(frozen=True)
 class Var:
-    """Any value; with `constant`, only the result of a `const`."""
+    """Any value; with `constant`, only the result of a `const`; with `elems`, only one of these element types."""
 
     name: str
     constant: bool = False
+    elems: tuple[Elem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,22 +103,54 @@ def can_evaluate(elems: tuple[Elem, ...]) -> bool:
     return Elem.F16 not in elems and Elem.BF16 not in elems
 
 
+_Shape = tuple[str, Elem, bool, tuple[str, ...]]  # op, element type, whether the operands are one value, what makes each operand
+
+
 class Rewriter:
-    """Applies rules to instructions of one block, inserting what the right side needs before them."""
+    """Applies rules to instructions of one block, inserting what the right side needs before them.
+
+    Most instructions fit no rule, and what rules an instruction may fit follows from its op and those of its operands; so that
+    is worked out once for each combination.
+    """
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
-        self.rules: dict[str, list[Rule]] = {}
-        for r in rules:
-            self.rules.setdefault(r.left.op, []).append(r)
+        self.rules = rules
+        self.candidates: dict[_Shape, tuple[Rule, ...]] = {}
 
     def rewrite(self, instr: Instr) -> Value | None:
         """The value that the instruction's result may be replaced by, or None if no rule fits."""
-        for rule in self.rules.get(instr.op, ()):
-            if instr.operands[-1].type.elem not in rule.elems:
-                continue
+        operands = instr.operands
+        makers = tuple([v.owner.op if isinstance(v.owner, Instr) else "" for v in operands])
+        shape = (instr.op, operands[-1].type.elem, len(operands) > 1 and operands[-2] is operands[-1], makers)
+        candidates = self.candidates.get(shape)
+        if candidates is None:
+            candidates = self.candidates[shape] = tuple(r for r in self.rules if _may_fit(r, shape))
+        for rule in candidates:
             for bindings in _match_tree(rule.left, instr, {}):
                 return _Right(instr, bindings).build(rule.right, instr.result.type)
         return None
+
+
+def _may_fit(rule: Rule, shape: _Shape) -> bool:
+    op, elem, one_value, makers = shape
+    args = rule.left.args
+    if rule.left.op != op or elem not in rule.elems:
+        return False
+    if len(args) > 1 and isinstance(args[-1], Var) and args[-2] == args[-1] and not one_value and makers[-2:] != ("const", "const"):
+        return False
+    orders = [makers, makers[::-1]] if SCALAR_OPS[op].commutative else [makers]
+    return any(all(_may_be(a, maker) for a, maker in zip(args, order, strict=True)) for order in orders)
+
+
+def _may_be(pattern: Pattern, maker: str) -> bool:
+    """Whether a value made by an op may fit a pattern."""
+    match pattern:
+        case Lit():
+            return maker == "const"
+        case Var():
+            return maker == "const" or not pattern.constant
+        case Tree():
+            return maker == pattern.op
 
 
 def _match_tree(pattern: Tree, instr: Instr, bindings: Bindings) -> Iterator[Bindings]:
@@ -146,7 +179,8 @@ def _match(pattern: Pattern, value: Value, bindings: Bindings) -> Iterator[Bindi
         case Var():
             bound = bindings.get(pattern.name)
             if bound is None:
-                if not pattern.constant or const_of(value) is not None:
+                fits = not pattern.elems or value.type.elem in pattern.elems
+                if fits and (not pattern.constant or const_of(value) is not None):
                     yield {**bindings, pattern.name: value}
             elif bound is value or _same_constant(bound, value):
                 yield bindings

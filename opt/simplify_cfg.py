@@ -2,6 +2,7 @@
 
 Requires SSA; preserves every value's meaning and the order of effects. Until nothing changes:
 
+  branch        on a constant, or with two edges that are one, is a jump; on `not %c` it is one on `%c` with its edges swapped
   unreachable   a block that no path reaches is removed
   parameter     a parameter that every edge gives the same value (or itself) is that value
   merge         a block whose only successor has no other predecessor continues with it
@@ -15,9 +16,10 @@ Requires SSA; preserves every value's meaning and the order of effects. Until no
 from __future__ import annotations
 
 from tlc.opt.regions import all_regions
+from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, redirect, remove_params, remove_unreachable
-from tlc.ssa.ir import Block, Module, Region, Terminator, Value
+from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, jump
 
 
 def simplify_cfg(module: Module) -> None:
@@ -27,9 +29,28 @@ def simplify_cfg(module: Module) -> None:
 
 
 def simplify_region(region: Region) -> None:
-    steps = (remove_unreachable, remove_equal_params, merge_chains, thread_jumps)
+    steps = (settle_branches, remove_unreachable, remove_equal_params, merge_chains, thread_jumps)
     while any(step(region) for step in steps):
         pass
+
+
+def settle_branches(region: Region) -> bool:
+    """Make jumps of branches that are none, and look through `not`."""
+    changed = False
+    for block in region.blocks:
+        t = block.terminator
+        if t.op != "branch":
+            continue
+        (cond,) = t.own
+        then, other = t.edges
+        known = const_of(cond)
+        if known is not None or then == other:
+            block.terminator = jump(*(other if known is False else then), t.span)
+            changed = True
+        elif isinstance(cond.owner, Instr) and cond.owner.op == "not":
+            block.terminator = Terminator("branch", cond.owner.operands, (other, then), t.span)
+            changed = True
+    return changed
 
 
 def remove_equal_params(region: Region) -> bool:

@@ -17,8 +17,8 @@ CASES = cases("golden/opt", "*.ssa")
 def test_passes(case: Case, bless: bool) -> None:
     def run(source: Source) -> str:
         module = parse_module(source.text, source.path)
-        verify(module)
-        passes.run(module, [name.strip() for name in case.pipeline.split(",")], verify_each=True)
+        verify(module, "host")
+        passes.run(module, [name.strip() for name in case.pipeline.split(",")], verify_each=True, stage="host")
         return print_module(module)
 
     case.check(run, bless)

@@ -35,7 +35,7 @@ def copy(module: Module) -> Module:
 
 def agree(module: Module, names: tuple[str, ...]) -> None:
     changed = copy(module)
-    passes.run(changed, names, verify_each=True)
+    passes.run(changed, names, verify_each=True, stage="host")
     for f in module.functions:
         before = Interpreter(module, Recorder()).call(f, ARGUMENTS)
         after = Interpreter(changed, Recorder()).call(f, ARGUMENTS)
@@ -53,3 +53,9 @@ def test_each_pass_computes_the_same_bits(name: str, data: st.DataObject) -> Non
 @given(data=st.data())
 def test_the_highest_level_computes_the_same_bits(data: st.DataObject) -> None:
     agree(data.draw(modules()), passes.LEVELS[2])
+
+
+@examples(4 * EXAMPLES)
+@given(data=st.data())
+def test_the_passes_of_the_host_compute_the_same_bits(data: st.DataObject) -> None:
+    agree(data.draw(modules()), passes.HOST_LEVELS[2])

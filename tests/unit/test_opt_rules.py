@@ -37,25 +37,45 @@ def bits(value: Any, elem: Elem) -> Any:
     return kind(np.nan).tobytes() if elem.is_real and np.isnan(value) else kind(value).tobytes()
 
 
-def operand_elem(op: str, position: int, elem: Elem) -> Elem:
-    """The element type of an operand of an op that gives `elem`."""
+def operand_elem(op: str, position: int, elem: Elem, compared: Elem) -> Elem:
+    """The element type of an operand of an op that gives `elem`; comparisons are of `compared`."""
     if op == "select" and position == 0:
         return Elem.BOOL
-    return Elem.I64 if SCALAR_OPS[op].gives == "bool" and elem is Elem.BOOL else elem
+    return compared if SCALAR_OPS[op].gives == "bool" else elem
 
 
-def evaluate(pattern: Pattern, elem: Elem, choose: dict[str, Any], rng: random.Random) -> Any:
+def evaluate(pattern: Pattern, elem: Elem, compared: Elem, choose: dict[str, Any], rng: random.Random) -> Any:
     match pattern:
         case Lit():
             return pattern.value if elem is Elem.STR else DTYPES[elem].type(pattern.value)
         case Var():
+            if pattern.elems and elem not in pattern.elems:
+                (elem,) = pattern.elems
             if pattern.name not in choose:
                 picked = rng.choice(values(elem))
                 choose[pattern.name] = picked if elem is Elem.STR else DTYPES[elem].type(picked)
             return choose[pattern.name]
         case Tree():
-            args = [evaluate(a, operand_elem(pattern.op, k, elem), choose, rng) for k, a in enumerate(pattern.args)]
+            operands = [operand_elem(pattern.op, k, elem, compared) for k in range(len(pattern.args))]
+            args = [evaluate(a, e, compared, choose, rng) for a, e in zip(pattern.args, operands, strict=True)]
             return SCALAR_OPS[pattern.op].evaluate(elem, *args)
+
+
+def variables(pattern: Pattern) -> list[Var]:
+    match pattern:
+        case Var():
+            return [pattern]
+        case Tree():
+            return [v for a in pattern.args for v in variables(a)]
+    return []
+
+
+def compared_elems(rule: Rule, elem: Elem) -> tuple[Elem, ...]:
+    """What comparisons inside of a rule compare: of a rule of bools, whatever they may."""
+    if elem is not Elem.BOOL or rule.left.op == "select" or SCALAR_OPS[rule.left.op].gives == "bool":
+        return (elem,)
+    of_integers = any(v.elems for v in variables(rule.left))
+    return (Elem.I64, Elem.U8) if of_integers else (Elem.I64, Elem.U8, Elem.F64)
 
 
 def size(pattern: Pattern) -> int:
@@ -68,19 +88,17 @@ def size(pattern: Pattern) -> int:
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.equation)
 def test_both_sides_give_the_same_bits(rule: Rule) -> None:
     rng = random.Random(rule.equation)
-    compares = SCALAR_OPS[rule.left.op].gives == "bool"
+    compares = SCALAR_OPS[rule.left.op].gives == "bool"  # then the rule's element type is that of the operands
     for elem in rule.elems:
         if elem is Elem.BF16:
             continue
-        for _ in range(ROUNDS):
-            choose: dict[str, Any] = {}
-            if compares:  # the rule's element type is that of the operands
-                args = [evaluate(a, elem, choose, rng) for a in rule.left.args]
-                left, result = SCALAR_OPS[rule.left.op].evaluate(Elem.BOOL, *args), Elem.BOOL
-            else:
-                left, result = evaluate(rule.left, elem, choose, rng), elem
-            right = evaluate(rule.right, result, choose, rng)
-            assert bits(left, result) == bits(right, result), (elem, choose)
+        for compared in compared_elems(rule, elem):
+            for _ in range(ROUNDS):
+                choose: dict[str, Any] = {}
+                result = Elem.BOOL if compares else elem
+                left = evaluate(rule.left, result, compared, choose, rng)
+                right = evaluate(rule.right, result, compared, choose, rng)
+                assert bits(left, result) == bits(right, result), (elem, compared, choose)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.equation)

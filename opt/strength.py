@@ -1,0 +1,319 @@
+"""Strength reduction: a product with the counter of a loop becomes a sum that goes along with the counter.
+
+Requires host SSA before the memory plan, behind `licm`; preserves every value (integers wrap, so sums and products of them may be
+arranged anew at will) and the graph. Positions of loads and stores, and products, are seen as polynomials of counters (parameters of the
+loop's header that every way back changes by the same invariant) and of values from outside. Those that differ by a constant only
+are one group:
+
+  a group in which a counter is multiplied      gets a parameter of the header that starts at its first value and grows by
+    (Allen, Cocke and Kennedy 1981)             the counter's step times the factor; its members are that, plus a constant
+  a group of positions without such a product   is computed once; its other members add a constant to the first
+
+    head(%k):  %row = mul %k, %n                  %n2 = ...;  jump head(%zero, %j)
+               %at = add %row, %j           ->    head(%k, %at):  load %b, %at
+               load %b, %at                                       %next = add %at, %n;  jump head(.., %next)
+
+A position plus a constant costs nothing: an address has room for it. The order of additions of reals is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.loop_shape import enter_by_one_block
+from tlc.opt.rewrite import const_of
+from tlc.ssa.dominance import Dominance, dominance
+from tlc.ssa.edit import edges_into, redirect
+from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, erase
+from tlc.ssa.loops import Loop, loops
+
+MOST = 6  # new parameters of one header: each takes a register
+TERMS = 6  # terms of a polynomial
+LOOK = 6  # ops that a value is looked through
+
+Monomial = tuple[Value, ...]
+Polynomial = dict[Monomial, int]  # () is the constant
+
+
+def strength(module: Module) -> None:
+    """Reduce products with counters in the loops of every function, innermost loops first."""
+    for f in module.functions.values():
+        _function(f)
+
+
+def _function(f: Function) -> None:
+    done: set[Block] = set()
+    while True:
+        tree = dominance(f.body)
+        left = sorted((loop for loop in loops(f.body, tree) if loop.header not in done), key=lambda loop: -loop.depth)
+        blocks = len(f.blocks)
+        for loop in left:
+            done.add(loop.header)
+            _Reduction(loop, tree).run()
+            if len(f.blocks) != blocks:
+                break
+        else:
+            return
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """A parameter of the header, what it starts with, and by what each way back changes it."""
+
+    start: Value
+    step: Value
+
+
+@dataclass
+class _Group:
+    """Values of a loop that differ by constants. Each is a value and the constant of its polynomial."""
+
+    polynomial: Polynomial  # without a constant
+    members: list[tuple[Value, int]] = field(default_factory=list)
+
+
+class _Reduction:
+    def __init__(self, loop: Loop, tree: Dominance) -> None:
+        self.loop, self.tree = loop, tree
+        self.blocks = set(loop.blocks)
+        self.numbers: dict[Value, int] = {}
+        self.polynomials: dict[Value, Polynomial] = {}
+
+    def run(self) -> None:
+        region = self.loop.header.region
+        assert region is not None
+        self.into = edges_into(region)[self.loop.header]
+        self.outside = [(s, e) for s, e in self.into if s not in self.blocks]
+        self.back = [(s, e) for s, e in self.into if s in self.blocks]
+        if len(self.outside) != 1:
+            return
+        self.counters = dict(self._counters())
+        if not self.counters:
+            return
+        groups = self._groups()
+        products = [g for g in groups if self._is_product(g)]
+        room = MOST
+        for group in sorted(products, key=lambda g: not any(map(_is_position, g.members))):
+            group.members = [(v, c) for v, c in group.members if v.uses]
+            if group.members and room:  # what only led to positions has gone with them
+                self._reduce(group)
+                room -= 1
+        for group in groups:
+            if group not in products and len(group.polynomial) > 1:
+                self._share(group)
+
+    # ------------------------------------------------------------ finding
+
+    def _counters(self) -> Iterator[tuple[Value, _Counter]]:
+        (source, edge) = self.outside[0]
+        for k, param in enumerate(self.loop.header.params):
+            if param.type != I64:
+                continue
+            steps = [self._step(s.terminator.args(e)[k], param) for s, e in self.back]
+            first = steps[0]
+            if first is not None and all(s is first or (s is not None and const_of(s) == const_of(first) is not None) for s in steps):
+                yield param, _Counter(source.terminator.args(edge)[k], first)
+
+    def _step(self, passed: Value, param: Value) -> Value | None:
+        owner = passed.owner
+        if isinstance(owner, Instr) and owner.op == "add" and param in owner.operands:
+            by = owner.operands[1] if owner.operands[0] is param else owner.operands[0]
+            return by if by is not param and self._is_invariant(by) else None
+        return None
+
+    def _is_invariant(self, value: Value) -> bool:
+        if const_of(value) is not None:
+            return True
+        home = value.owner if isinstance(value.owner, Block) else value.owner.block
+        return home not in self.blocks
+
+    def _groups(self) -> list[_Group]:
+        found: dict[object, _Group] = {}
+        for block in self.loop.blocks:
+            for instr in block.instrs:
+                if len(instr.results) != 1 or instr.result.type != I64 or not self._is_wanted(instr):
+                    continue
+                polynomial = dict(self._polynomial(instr.result))
+                constant = polynomial.pop((), 0)
+                if not polynomial or not all(self._is_plain(m) for m in polynomial) or not any(self._counter_in(m) for m in polynomial):
+                    continue
+                key = frozenset(polynomial.items())
+                found.setdefault(key, _Group(polynomial)).members.append((instr.result, constant))
+        return list(found.values())
+
+    def _is_wanted(self, instr: Instr) -> bool:
+        if instr.op not in ("add", "sub", "mul", "shl"):
+            return False
+        return instr.op in ("mul", "shl") or _is_position((instr.result, 0))
+
+    def _is_plain(self, monomial: Monomial) -> bool:
+        """Whether a product is of values from outside and of one counter at most."""
+        return all(v in self.counters or self._is_invariant(v) for v in monomial) and sum(v in self.counters for v in monomial) <= 1
+
+    def _counter_in(self, monomial: Monomial) -> Value | None:
+        return next((v for v in monomial if v in self.counters), None)
+
+    def _is_product(self, group: _Group) -> bool:
+        """Whether a counter is multiplied, by something that an address does not multiply by for nothing."""
+        return any(self._counter_in(m) is not None and (len(m) > 1 or abs(c) != 1) for m, c in group.polynomial.items())
+
+    def _polynomial(self, value: Value, limit: int = LOOK) -> Polynomial:
+        """A value of the loop as a polynomial; of what comes from outside only constants that are added are seen."""
+        if value in self.polynomials:
+            return self.polynomials[value]
+        known = const_of(value)
+        found: Polynomial | None = None
+        owner = value.owner
+        if known is not None:
+            found = {(): int(known)} if known else {}
+        elif limit and isinstance(owner, Instr) and value.type == I64 and not any(v.type.rank for v in owner.operands):
+            inside = owner.block in self.blocks
+            if inside or (owner.op in ("add", "sub") and any(const_of(v) is not None for v in owner.operands)):
+                found = _combined(owner.op, [self._polynomial(v, limit - 1) for v in owner.operands], self._sorted)
+        if found is None or len(found) > TERMS:
+            found = {(value,): 1}
+        self.polynomials[value] = found
+        return found
+
+    def _sorted(self, monomial: Monomial) -> Monomial:
+        return tuple(sorted(monomial, key=lambda v: self.numbers.setdefault(v, len(self.numbers))))
+
+    # ------------------------------------------------------------ changing
+
+    def _reduce(self, group: _Group) -> None:
+        before, header = enter_by_one_block(self.loop), self.loop.header
+        least = min((c for _, c in group.members), key=abs)
+        outside = _Emitter(before)
+        start = outside.polynomial({**group.polynomial, (): least}, {p: c.start for p, c in self.counters.items()})
+        step = outside.sum([
+            outside.polynomial({tuple(v for v in m if v is not counter): c}, {}, self.counters[counter].step)
+            for m, c in group.polynomial.items() if (counter := self._counter_in(m)) is not None
+        ])  # fmt: skip
+        param = header.add_param(I64, group.members[0][0].name)
+        redirect(before, 0, header, (*before.terminator.args(0), start))
+        for source, edge in self.back:
+            inside = _Emitter(source)
+            redirect(source, edge, header, (*source.terminator.args(edge), inside.sum([param, inside.constant_near(step)])))
+        for value, constant in group.members:
+            _replace(value, param, constant - least)
+
+    def _share(self, group: _Group) -> None:
+        (first, base), *others = group.members
+        assert isinstance(first.owner, Instr) and first.owner.block is not None
+        for value, constant in others:
+            assert isinstance(value.owner, Instr) and value.owner.block is not None
+            if first in value.owner.operands or not self.tree.dominates(first.owner.block, value.owner.block):
+                continue
+            _replace(value, first, constant - base)
+
+
+def _is_position(member: tuple[Value, int]) -> bool:
+    """Whether a value is the position of a load or store."""
+    value = member[0]
+    return any(isinstance(u, Instr) and u.op in ("load", "store") and u.operands[1] is value for u in value.uses)
+
+
+def _sweep(instr: Instr) -> None:
+    """Remove an instruction that nobody reads, and what only it read."""
+    if any(r.uses for r in instr.results) or (instr.op not in SCALAR_OPS and instr.op != "const") or instr.block is None:
+        return
+    operands = dict.fromkeys(instr.operands)
+    erase(instr)
+    instr.block = None
+    for v in operands:
+        if isinstance(v.owner, Instr):
+            _sweep(v.owner)
+
+
+def _replace(value: Value, by: Value, more: int) -> None:
+    """Let all read `by + more` instead of a value, computed in its place."""
+    instr = value.owner
+    assert isinstance(instr, Instr) and instr.block is not None
+    if not more:
+        value.replace_by(by)
+        _sweep(instr)
+        return
+    block = instr.block
+    at = block.instrs.index(instr)
+    constant = Instr("const", (), (I64,), {"value": _wrapped(more)}, (), instr.span)
+    total = Instr("add", (by, constant.result), (I64,), {}, (), instr.span, (value.name,))
+    for k, new in enumerate((constant, total)):
+        new.block = block
+        block.instrs.insert(at + k, new)
+    value.replace_by(total.result)
+    _sweep(instr)
+
+
+class _Emitter:
+    """Computes polynomials at the end of a block."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.span = block.terminator.span
+
+    def constant(self, value: int) -> Value:
+        return self.block.append(Instr("const", (), (I64,), {"value": _wrapped(value)}, (), self.span)).result
+
+    def constant_near(self, value: Value) -> Value:
+        """A constant of this block instead of one of another; other values stay."""
+        known = const_of(value)
+        return value if known is None else self.constant(int(known))
+
+    def op(self, name: str, a: Value, b: Value) -> Value:
+        known = const_of(a), const_of(b)
+        if known[0] is not None and known[1] is not None:
+            x, y = int(known[0]), int(known[1])
+            return self.constant(x + y if name == "add" else x * y)
+        for v, other in ((a, known[1]), (b, known[0])):
+            if other == (0 if name == "add" else 1):
+                return v
+        if name == "mul" and 0 in known:
+            return self.constant(0)
+        return self.block.append(Instr(name, (a, b), (I64,), {}, (), self.span)).result
+
+    def sum(self, values: list[Value]) -> Value:
+        total = values[0]
+        for v in values[1:]:
+            total = self.op("add", total, v)
+        return total
+
+    def polynomial(self, polynomial: Polynomial, values: dict[Value, Value], factor: Value | None = None) -> Value:
+        """The value of a polynomial, times a factor if there is one, with some of its atoms replaced."""
+        parts = []
+        for monomial, c in polynomial.items():
+            product = self.constant(c)
+            for v in (*monomial, *((factor,) if factor is not None else ())):
+                product = self.op("mul", values.get(v, v), product)
+            parts.append(product)
+        return self.sum(parts)
+
+
+def _wrapped(value: int) -> int:
+    """An integer as i64 holds it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _combined(op: str, parts: list[Polynomial], sort: object) -> Polynomial | None:
+    assert callable(sort)
+    out: Polynomial = {}
+    match op:
+        case "add" | "sub":
+            for sign, part in zip((1, 1 if op == "add" else -1), parts, strict=True):
+                for m, c in part.items():
+                    out[m] = out.get(m, 0) + sign * c
+        case "neg":
+            out = {m: -c for m, c in parts[0].items()}
+        case "shl" if set(parts[1]) <= {()} and 0 <= parts[1].get((), 0) < 64:
+            out = {m: c << parts[1].get((), 0) for m, c in parts[0].items()}
+        case "mul":
+            for m, c in parts[0].items():
+                for n, d in parts[1].items():
+                    key = sort((*m, *n))
+                    if len(key) > 3:
+                        return None
+                    out[key] = out.get(key, 0) + c * d
+        case _:
+            return None
+    return {m: c for m, c in ((m, _wrapped(c)) for m, c in out.items()) if c}
