@@ -154,6 +154,7 @@ RULES: dict[str, tuple[Partial | None, ...]] = {
     "tan":      (lambda d: d.mul(d.g, d.op("add", d.mul(d.y, d.y), d.number(1))),),
     "tanh":     (lambda d: d.mul(d.g, d.op("sub", d.number(1), d.mul(d.y, d.y))),),
     "erf":      (_erf,),
+    "iterations": NONE,
     "pow":      (_pow_base,                                             _pow_exponent),
 }
 # fmt: on

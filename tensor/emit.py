@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import Expr, Scalar, Tensor, View, walk
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, For, If, Kind, Let, Load, Op, Stmt, Var, const, op
+from tlc.tensor.kernel.ir import GRAIN, Apply, Buffer, Const, For, If, Kind, Let, Load, Op, Stmt, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 
 ACC = -1  # stands for the results of a reduction among the axes that an expression depends on
@@ -23,15 +23,23 @@ ACC = -1  # stands for the results of a reduction among the axes that an express
 
 @dataclass(eq=False)
 class Scope:
-    """The body of a loop (or of the kernel). `axes` and `accs` are bound here. `optional`: it might never run; `guard`: no load leaves."""
+    """The body of a loop (or of the kernel). `axes` and `accs` are bound here. `optional`: it might never run; `guard`: no load leaves;
+    `looped`: a loop is around.
+    """
 
     parent: Scope | None = None
     optional: bool = False
     guard: bool = False
+    looped: bool = False
     axes: dict[int, KExpr] = field(default_factory=dict)
     accs: tuple[KExpr, ...] = ()
     body: list[Stmt] = field(default_factory=list)
     memo: dict[Expr, KExpr] = field(default_factory=dict)
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether a loop is around."""
+        return self.looped or (self.parent is not None and self.parent.is_looped)
 
     def binds(self, needs: frozenset[int]) -> bool:
         return any(k in self.axes for k in needs) or (bool(self.accs) and ACC in needs)
@@ -59,6 +67,8 @@ class Emitter:
     def __init__(self, roots: Sequence[Expr]) -> None:
         self.names: dict[str, int] = {}
         self.inputs: dict[Scalar | View, Var | Buffer] = {}
+        self.made: dict[Tensor, Buffer] = {}  # what the kernel itself has made before it reads it,
+        self.variables: dict[Tensor, KExpr] = {}  # and what of that is a variable
         self.uses: dict[Expr, int] = {}
         self.needs: dict[Expr, frozenset[int]] = {}
         self.memory: dict[Expr, bool] = {}  # reads memory or calls
@@ -92,6 +102,8 @@ class Emitter:
         return found
 
     def buffer(self, view: View) -> Buffer:
+        if view.tensor in self.made:
+            return self.made[view.tensor]
         if view not in self.inputs:
             name = self.fresh("x")
             self.inputs[view] = Buffer(name, view.tensor.elem, tuple(self.extent(n) for n in view.shape))
@@ -109,6 +121,8 @@ class Emitter:
         """The kernel's expression for e at the end of a scope, with whatever it needs emitted before."""
         if e not in self.needs:
             self.learn([e])
+        if e.op == "load" and e.data.tensor in self.variables:
+            return self.variables[e.data.tensor]
         home = scope
         while home.parent is not None and not home.binds(self.needs[e]) and not (home.guard and self.memory[e]):
             self.moved += home.optional and self.memory[e]
@@ -156,14 +170,22 @@ class Emitter:
         kind: Kind = Kind.SERIAL,
         step: int = 1,
         width: int = 0,
+        work: Callable[[], KExpr] | None = None,
     ) -> None:
-        """A loop at the end of a scope; `fill` writes its body, given the variable. Nothing is made of a loop that never runs."""
+        """A loop at the end of a scope; `fill` writes its body, given the variable. Nothing is made of a loop that never runs. With `work`, what
+        an iteration costs, its iterations may run at once: it is parallel if no loop is around.
+        """
         if isinstance(start, Const) and isinstance(stop, Const) and start.value >= stop.value:
             return
         var = Var(self.fresh(base))
-        inner = Scope(scope, optional=not (isinstance(start, Const) and isinstance(stop, Const)))
+        inner = Scope(scope, optional=not (isinstance(start, Const) and isinstance(stop, Const)), looped=True)
         fill(inner, var)
-        scope.body.append(For(var, start, stop, tuple(inner.body), kind, step, width))
+        cost = work() if work is not None and not scope.is_looped else None
+        if isinstance(start, Const) and isinstance(stop, Const) and isinstance(cost, Const):
+            if (stop.value - start.value) // step * cost.value < 2 * GRAIN:
+                cost = None
+        kind = kind if cost is None else Kind.PARALLEL
+        scope.body.append(For(var, start, stop, tuple(inner.body), kind, step, width, cost))
 
     def guarded(self, scope: Scope, extents: Sequence[Expr], fill: Callable[[Scope], None]) -> None:
         """Loops over extents that may be 0: what reads memory is moved out of them no further than here, under a condition."""

@@ -35,7 +35,7 @@ class _Anything:
 
 
 _ANYTHING = _Anything()
-_SAME_SHAPE = ("update", "scatter", "stop_grad")
+_SAME_SHAPE = ("update", "store", "scatter", "stop_grad")
 
 
 class Extents:

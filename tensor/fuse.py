@@ -24,7 +24,7 @@ from math import inf
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
-from tlc.tensor.graph.index import Ranges, equal, flatten, slope, unflatten
+from tlc.tensor.graph.index import Ranges, equal, flatten, slope, straightened, unflatten
 from tlc.tensor.graph.ir import Expr, Graph, Node, View, axes_of, axis, loads, rebuild, sources, substitute, transform, walk
 
 CHEAP = 5  # in additions and loads: computing this again costs no more than reading it
@@ -44,7 +44,7 @@ def fuse(graph: Graph) -> Graph:
     fusion = _Fusion(replace(graph, nodes=list(graph.nodes)))
     while fusion.append_one(to_reductions=True) or fusion.inline_one() or fusion.append_one(to_reductions=False):
         pass
-    return fusion.graph
+    return replace(fusion.graph, nodes=[straightened(n) for n in fusion.graph.nodes])
 
 
 @dataclass(eq=False)

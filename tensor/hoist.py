@@ -75,6 +75,7 @@ def _hoist(instr: Instr, source: Block, edge: int, facts: Facts, extents: Extent
             return False  # the derivative of a product of all divides by what may be 0
     place = {i: block.instrs.index(i) for i in group}
     _move(group, block, source)
+    facts.forget()
     if all(_in_range(load, facts, extents) for i in group for load in _loads(i)):
         if guarded and t.op == "branch" and instr.op == "reduce":
             _guard(instr.regions[0], t.own[0], edge == 0, module)

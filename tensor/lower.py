@@ -16,16 +16,18 @@ from dataclasses import dataclass, replace
 from tlc.frontend.diagnostics import InternalError
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Function, Module, Type, Value, erase, walk
+from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.fuse import fuse
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor, sources
 from tlc.tensor.kernel.ir import Apply, Declare, For, If, Kernel, Let, Load, Op, Store, statements
 from tlc.tensor.kernel.ir import Expr as KExpr
+from tlc.tensor.kernel.rename import renamed
 from tlc.tensor.kernel.verify import subexpressions, verify
 from tlc.tensor.outline import can_fail
 from tlc.tensor.pack import pack
-from tlc.tensor.schedule import Target, schedule
+from tlc.tensor.schedule import Scheduled, Target, schedule, schedule_bundle
 
 
 @dataclass(eq=False)
@@ -70,20 +72,30 @@ class _Lowering:
             if instr.op in ("tabulate", "reduce", "scatter"):
                 raise InternalError(f"`{instr.op}` at {instr.span} is not flat", f"tensor lowering, function {function.name}")
 
-    def kernel(self, node: Node) -> tuple[str, tuple[Tensor | Scalar, ...]]:
-        """The name of the node's kernel, and what a launch passes to it."""
-        scheduled = schedule(node, "", self.target)
+    def kernel(self, work: Node | Bundle) -> tuple[str, Scheduled]:
+        """The name of the kernel of a node or bundle, and what a launch passes to it."""
+        scheduled = schedule(work, "", self.target) if isinstance(work, Node) else schedule_bundle(work, "", self.target)
         nameless = scheduled.kernel
         if nameless not in self.names:
-            name = f"{_what(node)}_{len(self.kernels)}"
+            name = f"{_what(work)}_{len(self.kernels)}"
             kernel = replace(nameless, name=name, can_fail=any(can_fail(self.module, f) for f in applied(nameless)))
-            verify(kernel, expanded=True)
+            kernel = renamed(kernel, _source_names(scheduled))
+            verify(kernel, expanded=self.target.expands)
             self.names[nameless] = name
             self.kernels[name] = kernel
-        return self.names[nameless], scheduled.operands
+        return self.names[nameless], scheduled
 
 
-def _what(node: Node) -> str:
+def _source_names(scheduled: Scheduled) -> dict[str, str]:
+    """What the parameters of a kernel are called in the source: those of the first node that becomes it."""
+    kernel = scheduled.kernel
+    own = zip((*kernel.outputs, *kernel.inputs), (*scheduled.results, *scheduled.work, *scheduled.operands), strict=True)
+    return {parameter.name: value.name for parameter, value in own}
+
+
+def _what(node: Node | Bundle) -> str:
+    if isinstance(node, Bundle):
+        return "rows"
     if node.scatter:
         return "scatter"
     if node.reduction is None:
@@ -104,8 +116,9 @@ class _Block:
 
     def run(self) -> None:
         graph = self.built.graph
-        for node in live_nodes(graph):
-            self.launch(node)
+        nodes = live_nodes(graph)
+        for work in nodes if self.lowering.target.plain else bundles(graph, nodes):
+            self.launch(work)
         for instr in reversed(self.instrs):
             if instr in self.built.replaced or (instr.op == "reshape" and not instr.result.uses):
                 for r in instr.results:
@@ -113,16 +126,18 @@ class _Block:
                         r.replace_by(self.current[r])
                 erase(instr)
 
-    def launch(self, node: Node) -> None:
-        name, passed = self.lowering.kernel(node)
-        b = Builder.before(self.instrs[self.built.graph.place(node)], self.lowering.module)
-        b.span = node.span
-        operands = [self.value(b, n) for t in node.results for n in t.shape]
-        operands += [self.tensor(x) if isinstance(x, Tensor) else self.scalar(b, x) for x in passed]
-        types = tuple(Type(t.elem, t.rank) for t in node.results)
-        names = tuple(self.built.results[t].name if t in self.built.results else t.name for t in node.results)
+    def launch(self, work: Node | Bundle) -> None:
+        name, scheduled = self.lowering.kernel(work)
+        made = (*scheduled.results, *scheduled.work)
+        last = work if isinstance(work, Node) else work.nodes[-1]
+        b = Builder.before(self.instrs[self.built.graph.place(last)], self.lowering.module)
+        b.span = last.span
+        operands = [self.value(b, n) for t in made for n in t.shape]
+        operands += [self.tensor(x) if isinstance(x, Tensor) else self.scalar(b, x) for x in scheduled.operands]
+        types = tuple(Type(t.elem, t.rank) for t in made)
+        names = tuple(self.built.results[t].name if t in self.built.results else t.name for t in made)
         results = b.emit("launch", operands, types, {"kernel": name}, names=names).results
-        for t, new in zip(node.results, results, strict=True):
+        for t, new in zip(scheduled.results, results, strict=False):  # what it works in comes last
             self.made[t] = new
             if t in self.built.results:
                 self.current[self.built.results[t]] = new

@@ -4,9 +4,9 @@ Requires  host SSA: every comprehension is a `launch`. Works in place.
 Makes     `alloc`, `run`, `copy` and `free` explicit. Afterwards every tensor value has one owner, is read only while it
           is alive, and is freed, moved or returned exactly once on every path (`tensor/ownership.py` checks that and shares no code).
 
-A value is owned by where it was made until something takes it over: `update`, `reshape` and `push` take their first operand, an
-edge takes what it passes, `return` what it returns. Who takes a value that dies there gets the buffer itself; who takes one that is
-read later gets a copy. So in
+A value is owned by where it was made until something takes it over: `update`, `store`, `reshape` and `push` take their first
+operand, an edge takes what it passes, `return` what it returns. Who takes a value that dies there gets the buffer itself; who
+takes one that is read later gets a copy. So in
 
     head(%a: i64[_], %i: i64):
       %b = update %a, %i, %x : i64[_]
@@ -50,7 +50,7 @@ def plan(module: Module, kernels: Mapping[str, Kernel] | None = None) -> Consume
 def taken_operands(user: Instr, consumed: Consumed) -> tuple[int, ...]:
     """Positions of the tensors that an instruction takes over (edges and returns take all of theirs)."""
     match user.op:
-        case "update" | "push":
+        case "update" | "store" | "push":
             positions: Iterable[int] = (0,)
         case "reshape" | "stop_grad" if user.result.type.rank:
             positions = (0,)

@@ -5,6 +5,7 @@
     rows          for i.. { acc[W] over lanes of the last reduced axis; a tree; y[i] = .. }           the data lies along the reduction
     tile          for blocks of i { for j0 { for i0 { acc[R, W]; for k { vector l { unroll r { acc[r, l] += .. } } } } } }
                                                                                                       it lies along an output axis
+    panels        a tile whose operands are first copied so that it reads them from one end to the other
     lanes         the same with sixteen accumulators a column, for sums of order `lanes`
     search        argmax and argmin, one element after the other
     scatter       the base is copied, then elements are added one after the other
@@ -15,7 +16,7 @@ so its order is that of `chain` whatever R and W are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tlc.frontend.ops import DTYPES
@@ -28,6 +29,7 @@ from tlc.tensor.kernel.ir import Expr as KExpr
 
 Fill = Callable[[Scope], None]
 
+FEW = 4  # blocks of rows; where there are fewer, all rows pass each panel, and threads share the panels
 BLOCK = 16  # elements of a column that are read together in a transposition: a line of the cache
 
 
@@ -44,14 +46,33 @@ class Tile:
     block: int = 1 << 20
 
 
+@dataclass(frozen=True)
+class Panels:
+    """Where the operands of a tile are copied to: each load that moves with u and the reduced axes only, or with v and those only,
+    has a buffer of one dimension. Rows lie as the tiles read them, `rows` of one position of the reduced axes together, columns likewise.
+
+        rows i .. i + R         at i * K + position * R + r
+        columns j .. j + W      at j * K + position * W + l
+    """
+
+    rows: Mapping[Expr, Buffer]
+    columns: Mapping[Expr, Buffer]
+
+
 @dataclass(eq=False)
 class Nest:
-    """What every nest needs: the node, the emitter and the output buffers."""
+    """What every nest needs: the node, the emitter, the output buffers, and what a point of the node's domain costs, in fused
+    multiply-adds (0: its points may not run at once). The first `depth` axes are bound by loops around; an output without a buffer is
+    a variable there.
+    """
 
     node: Node
     emitter: Emitter
-    outputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer | None, ...]
+    unit: int
     top: Scope = field(default_factory=Scope)
+    depth: int = 0
+    panels: Panels | None = None
 
     # ------------------------------------------------------------ pieces
 
@@ -66,27 +87,49 @@ class Nest:
             inner.axes[k] = var
             self.serial(inner, rest, fill)
 
-        self.emitter.loop(scope, "i", const(0), self.emitter.emit(self.node.domain[k], scope), body)
+        self.emitter.loop(scope, "i", const(0), self.emitter.emit(self.node.domain[k], scope), body, work=self.work(scope, k, 1))
+
+    def work(self, scope: Scope, k: int, count: int) -> Callable[[], KExpr] | None:
+        """What `count` steps along axis k cost; None if they may not run at once."""
+        if k >= self.node.rank or not self.unit or self.node.scatter:
+            return None
+
+        def cost() -> KExpr:
+            total: KExpr = const(self.unit * count)
+            for j, n in enumerate(self.node.domain):
+                if j != k and not axes_of([n]):
+                    total = times(self.emitter.emit(n, scope), total)
+            return total
+
+        return cost
 
     def chunks(self, scope: Scope, k: int, width: int, fill: Callable[[Scope, KExpr, KExpr, int], None]) -> None:
         """Cut axis k into pieces of `width`; `fill` gets the first index, how many there are and a width for vectors."""
-        self.pieces(scope, "j", self.emitter.emit(self.node.domain[k], scope), width, fill)
+        self.pieces(scope, "j", self.emitter.emit(self.node.domain[k], scope), width, fill, self.work(scope, k, width))
 
-    def pieces(self, scope: Scope, base: str, extent: KExpr, width: int, fill: Callable[[Scope, KExpr, KExpr, int], None]) -> None:
+    def pieces(
+        self,
+        scope: Scope,
+        base: str,
+        extent: KExpr,
+        width: int,
+        fill: Callable[[Scope, KExpr, KExpr, int], None],
+        work: Callable[[], KExpr] | None = None,
+    ) -> None:
         """Cut an extent into pieces. Of a known one, full pieces and then the rest; otherwise each piece has its own length."""
         if not isinstance(extent, Const):
 
             def some(s: Scope, j: Var) -> None:
                 fill(s, j, self.bound(s, op("min", op("sub", extent, j), const(width))), width)
 
-            self.emitter.loop(scope, base, const(0), extent, some, step=width)
+            self.emitter.loop(scope, base, const(0), extent, some, step=width, work=work)
             return
         full = int(extent.value) // width * width
         rest = int(extent.value) - full
         if full == width:
             fill(scope, const(0), const(width), width)
         else:
-            self.emitter.loop(scope, base, const(0), const(full), lambda s, j: fill(s, j, const(width), width), step=width)
+            self.emitter.loop(scope, base, const(0), const(full), lambda s, j: fill(s, j, const(width), width), step=width, work=work)
         if rest:
             fill(scope, const(full), const(rest), _power(rest))
 
@@ -104,8 +147,16 @@ class Nest:
                 if not isinstance(value, Var | Const):
                     values[k] = self.bound(scope, value)
         indices = tuple(at if at is not None else (scope.lookup(k) for k in range(self.node.rank)))
-        for b, value in zip(self.outputs, values, strict=True):
-            scope.body.append(Store(b, indices, value))
+        for b, value, result in zip(self.outputs, values, self.node.results, strict=True):
+            if b is None:
+                self.emitter.variables[result] = value if isinstance(value, Var | Const) else self.bound(scope, value)
+            else:
+                scope.body.append(Store(b, indices, value))
+
+    @property
+    def own(self) -> range:
+        """The axes of the output for which the nest makes loops."""
+        return range(self.depth, self.node.rank)
 
     def local(self, scope: Scope, elem: Elem, *shape: int) -> Buffer:
         b = Buffer(self.emitter.fresh("acc"), elem, tuple(const(n) for n in shape), Space.LOCAL)
@@ -130,7 +181,7 @@ class Nest:
 
     def elementwise(self, width: int) -> None:
         """Serial loops over all axes but the last, which is cut into vectors (width 1: serial too)."""
-        *outer, last = range(self.node.rank) if self.node.rank else (None,)
+        *outer, last = self.own or (None,)
         if last is None:
             self.store(self.top)
             return
@@ -178,7 +229,10 @@ class Nest:
         self.guard_axes(self.top, lambda g: self.serial(g, around, inner))
 
     def guard_axes(self, scope: Scope, fill: Fill) -> None:
-        self.emitter.guarded(scope, self.node.extents, fill)
+        if self.own:
+            self.emitter.guarded(scope, self.node.extents[self.depth :], fill)
+        else:
+            fill(scope)
 
     def rows(self, width: int) -> None:
         """The last reduced axis in lanes; each output element has its own accumulators and tree."""
@@ -214,7 +268,7 @@ class Nest:
             scope.accs = (Load(acc, (const(0),)),)
             self.store(scope)
 
-        self.guard_axes(self.top, lambda g: self.each(g, list(range(self.node.rank)), one))
+        self.guard_axes(self.top, lambda g: self.each(g, list(self.own), one))
 
     def each(self, scope: Scope, axes: Sequence[int], fill: Fill) -> None:
         """Serial loops, around a scope of its own where there are none."""
@@ -266,35 +320,91 @@ class Nest:
             live = min(live, half)
             half //= 2
 
-    def tile(self, t: Tile) -> None:
+    def tile(self, t: Tile, panels: Panels | None = None) -> None:
         """A register tile of accumulators; see the module's text."""
         around = [k for k in range(self.node.rank) if k not in (t.u, t.v)]
+        self.panels = panels
 
         def columns(scope: Scope, low: KExpr, high: KExpr) -> None:
             """Every column of the rows from low to high."""
+            if panels and panels.rows:
+                self.pack_rows(scope, t, panels, low, high)
             if t.v is None:
                 self.row_tiles(scope, t, low, high, None, const(1), 1)
             else:
                 self.chunks(scope, t.v, t.width, lambda s, first, count, lanes: self.row_tiles(s, t, low, high, first, count, lanes))
 
         def blocks(scope: Scope) -> None:
+            if panels and panels.columns:
+                self.pack_columns(scope, t, panels)
             if t.u is None:
                 columns(scope, const(0), const(1))
                 return
-            rows = self.emitter.emit(self.node.domain[t.u], scope)
+            rows, work = self.emitter.emit(self.node.domain[t.u], scope), self.work(scope, t.u, t.block)
             if not isinstance(rows, Const):
 
                 def block(s: Scope, i: Var) -> None:
                     columns(s, i, self.bound(s, op("min", plus(i, const(t.block)), rows)))
 
-                self.emitter.loop(scope, "b", const(0), rows, block, step=t.block)
+                self.emitter.loop(scope, "b", const(0), rows, block, step=t.block, work=work)
                 return
             full = int(rows.value) // t.block * t.block
-            self.emitter.loop(scope, "b", const(0), const(full), lambda s, i: columns(s, i, plus(i, const(t.block))), step=t.block)
+            if full < FEW * t.block:
+                columns(scope, const(0), rows)
+                return
+            self.emitter.loop(scope, "b", const(0), const(full), lambda s, i: columns(s, i, plus(i, const(t.block))), step=t.block, work=work)
             if full < rows.value:
                 columns(scope, const(full), rows)
 
         self.guard_axes(self.top, lambda g: self.each(g, around, blocks))
+
+    def pack_columns(self, scope: Scope, t: Tile, panels: Panels) -> None:
+        """Copy the loads of columns, a panel of `width` after the other."""
+        assert t.v is not None
+        v = t.v
+
+        def panel(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+            def position(x: Scope) -> None:
+                def lane(y: Scope, l: Var) -> None:
+                    y.axes[v] = plus(first, l)
+                    for e, buffer in panels.columns.items():
+                        y.body.append(Store(buffer, (self.packed_at(y, first, lanes, l),), self.emitter.emit(e, y)))
+
+                self.vector(x, count, lanes, lane)
+
+            self.serial(s, list(self.reduced), position)
+
+        self.emitter.guarded(scope, self.reduction.extents, lambda g: self.chunks(g, v, t.width, panel))
+
+    def pack_rows(self, scope: Scope, t: Tile, panels: Panels, low: KExpr, high: KExpr) -> None:
+        """Copy the loads of the rows from low to high, which are contiguous along u: one position of the reduced axes after the other."""
+        u = t.u
+        assert u is not None
+
+        def position(x: Scope) -> None:
+            for start, stop, rows in segments:
+
+                def body(s: Scope, i: Var, rows: int = rows) -> None:
+                    def row(y: Scope, r: Var) -> None:
+                        y.axes[u] = plus(i, r)
+                        for e, buffer in panels.rows.items():
+                            y.body.append(Store(buffer, (self.packed_at(y, i, rows, r),), self.emitter.emit(e, y)))
+
+                    self.vector(s, const(rows), _power(rows), row)
+
+                self.emitter.loop(x, "i", start, stop, body, step=rows)
+
+        segments = self.row_segments(scope, low, high, t.rows)
+        self.emitter.guarded(scope, self.reduction.extents, lambda g: self.serial(g, list(self.reduced), position))
+
+    def packed_at(self, scope: Scope, first: KExpr, together: int, k: KExpr) -> KExpr:
+        """Where an element of a copied operand lies: the k-th of `together` from `first` on, at the position of the reduced axes."""
+        position: KExpr = const(0)
+        total: KExpr = const(1)
+        for number in self.reduced:
+            n = self.emitter.emit(self.node.domain[number], scope)
+            position, total = plus(times(position, n), scope.lookup(number)), times(total, n)
+        return plus(plus(times(first, total), times(position, const(together))), k)
 
     def row_tiles(self, scope: Scope, t: Tile, low: KExpr, high: KExpr, first: KExpr | None, count: KExpr, lanes: int) -> None:
         """One panel of columns of the rows from low to high."""
@@ -306,7 +416,7 @@ class Nest:
             def body(s: Scope, i: Var, rows: int = rows) -> None:
                 self.one_tile(s, t, rows, i, first, count, lanes)
 
-            self.emitter.loop(scope, "i", start, stop, body, step=rows)
+            self.emitter.loop(scope, "i", start, stop, body, step=rows, work=self.work(scope, t.u, rows))
 
     def row_segments(self, scope: Scope, low: KExpr, high: KExpr, rows: int) -> list[tuple[KExpr, KExpr, int]]:
         """Cut rows into tiles of nearly equal size: (start, stop, rows of a tile). A tile of one row would waste the machine, so
@@ -334,13 +444,15 @@ class Nest:
         inner = Scope(scope)
         acc = self.local(inner, r.terms[0].elem, rows, lanes)
 
-        def cells(s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None]) -> None:
-            """Every accumulator, with its axes bound."""
+        def cells(s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False) -> None:
+            """Every accumulator, with its axes bound; `packed`: what was copied is read from there."""
 
             def row(v: Scope, l: KExpr) -> None:
                 def one(x: Scope, k: Var) -> None:
                     if t.u is not None and i is not None:
                         x.axes[t.u] = plus(i, k)
+                        if packed and self.panels:
+                            x.memo.update({e: Load(b, (self.packed_at(x, i, rows, k),)) for e, b in self.panels.rows.items()})
                     fill(x, (k, l))
 
                 self.unroll(v, rows, one)
@@ -352,12 +464,14 @@ class Nest:
             def lane(v: Scope, l: Var) -> None:
                 if t.v is not None and first is not None:
                     v.axes[t.v] = plus(first, l)
+                    if packed and self.panels:
+                        v.memo.update({e: Load(b, (self.packed_at(v, first, lanes, l),)) for e, b in self.panels.columns.items()})
                 row(v, l)
 
             self.vector(s, const(lanes) if full else count, lanes, lane)
 
         cells(inner, True, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))))
-        step: Fill = lambda s: cells(s, False, lambda x, at: self.accumulate(x, acc, at))  # noqa: E731
+        step: Fill = lambda s: cells(s, False, lambda x, at: self.accumulate(x, acc, at), packed=True)  # noqa: E731
         self.emitter.guarded(inner, r.extents, lambda g: self.serial(g, list(self.reduced), step))
 
         def finish(s: Scope, at: tuple[KExpr, ...]) -> None:
@@ -463,7 +577,7 @@ class Nest:
 
     def scatter(self, base: Node, width: int) -> None:
         """Copy the base (by the loops of an element-wise node), then add one element after the other."""
-        copy = Nest(base, self.emitter, self.outputs, self.top)
+        copy = Nest(base, self.emitter, self.outputs, self.unit, self.top)
         copy.elementwise(width)
         node, (output,) = self.node, self.outputs
         assert node.scatter is not None

@@ -3,7 +3,7 @@
 At each point there is a set of live buffers, named by the values that own them. Along every path:
 
  1. An instruction reads only tensors that are alive: owned and not given up yet, or borrowed from the caller.
- 2. What takes a tensor over (`update`, `reshape`, `push`, `run`, `free`, an edge, `return`, a parameter that its function
+ 2. What takes a tensor over (`update`, `store`, `reshape`, `push`, `run`, `free`, an edge, `return`, a parameter that its function
     takes) takes one that is owned, and takes it once; afterwards it is dead.
  3. An instruction that writes over a tensor does not read it otherwise, but where a kernel says that it may.
  4. Where paths join, the same values are owned on each.
@@ -23,7 +23,7 @@ from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Value
 from tlc.ssa.text import print_function
 from tlc.tensor.kernel.ir import Kernel
 
-_MAKES = ("alloc", "copy", "index", "call", "extern", "pop", "run", "update", "reshape", "stop_grad")
+_MAKES = ("alloc", "copy", "index", "call", "extern", "pop", "run", "update", "store", "reshape", "stop_grad")
 
 
 def verify_ownership(module: Module, takes: Mapping[str, tuple[bool, ...]], kernels: Mapping[str, Kernel] | None = None) -> None:
@@ -80,7 +80,7 @@ class _Checker:
                 owned[r] = None
 
     def taken(self, instr: Instr) -> list[int]:
-        if instr.op in ("free", "push", "update"):
+        if instr.op in ("free", "push", "update", "store"):
             positions = [0]
         elif instr.op in ("reshape", "stop_grad"):
             positions = [0] if instr.result.type.rank else []

@@ -6,8 +6,8 @@
     y[i, j] = sum[k] a[i, k] * p[k, j]
 
 is worth its copy, because each element of b is read once for every i. A load is packed if it is scattered along the output
-axis that vectors would run along (the last), no other output axis does without, and some output axis of four elements or
-more does not occur in it.
+axis that vectors would run along (the last), and some output axis of four elements or more does not occur in it. Where
+another output axis does without a copy (`sum[k] a[k, i] * b[j, k]`: vectors along i, whose results lie apart), the last must be long.
 
 Requires: a fused graph. Preserves: every result to the bit.
 """
@@ -21,6 +21,7 @@ from tlc.tensor.graph.index import slope
 from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, rebuild, substitute, transform, walk
 
 WORTH = 4  # an axis that is repeated fewer times does not pay for a copy
+STORES = 64  # elements of the last axis from which on results that are stored one by one cost more than a copy
 
 
 def pack(graph: Graph) -> Graph:
@@ -45,7 +46,9 @@ def packed(node: Node) -> tuple[list[Node], Node]:
         return [], node
     term_loads = [e for e in walk(r.terms) if e.op == "load"]
     columns = [k for k in range(node.rank) if (node.extents[k].value or WORTH) >= WORTH]
-    if not columns or any(not any(along(k, e) == "scattered" for e in term_loads) for k in columns):
+    straight = [k for k in columns if not any(along(k, e) == "scattered" for e in term_loads)]
+    last = node.rank - 1
+    if not columns or last in straight or (straight and (node.extents[last].value or 0) < STORES):
         return [], node
     v = columns[-1]
     copies: list[Node] = []

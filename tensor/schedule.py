@@ -6,7 +6,8 @@ otherwise (lane by lane).
     no reduction                    elementwise, the last axis in vectors; transposed, if only another axis reads vectors
     argmax, argmin                  search
     chain, or any free order        tile: v is the output axis along which no load is scattered and the store is contiguous, u the
-      along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i)
+      along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i);
+                                    with panels, if it is large
     lanes                           rows if the data lies along the last reduced axis, lanes if along an output axis
     free order (max, integers, ..)  rows or tile, alike
 
@@ -19,49 +20,106 @@ A schedule changes no bit: the order of a reduction is a function of the node al
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial, reduce
 from math import prod
 
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
+from tlc.tensor.bundle import Bundle
 from tlc.tensor.collapse import collapse
-from tlc.tensor.emit import Emitter
+from tlc.tensor.emit import Emitter, Scope, plus, times
+from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
-from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, load, loads, walk
+from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, loads, op, walk
 from tlc.tensor.kernel.ir import Buffer, Kernel
-from tlc.tensor.nests import Nest, Tile, dependent
+from tlc.tensor.kernel.ir import Expr as KExpr
+from tlc.tensor.kernel.ir import Var as KVar
+from tlc.tensor.kernel.ir import const as kconst
+from tlc.tensor.nests import Nest, Panels, Tile, dependent
 from tlc.tensor.pack import along
 
 
 @dataclass(frozen=True)
 class Target:
-    """What schedules depend on: the bytes of a vector register, how many there are, and the bytes of a core's own cache."""
+    """What schedules depend on: the bytes of a vector register, how many there are, and the bytes of a core's own cache.
+
+    `expands`: elementary functions become their arithmetic, for backends that have no functions to call. `plain`: neither tiles nor vectors
+    nor threads, the loops that people would write.
+    """
 
     vector_bytes: int = 32
     registers: int = 16
     cache_bytes: int = 512 << 10
+    expands: bool = True
+    plain: bool = False
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A kernel, and what the launch passes to its inputs in order."""
+    """A kernel, the results that are its outputs, what the launch passes to its inputs in order, and the buffers that it works in: its
+    last outputs, which nobody reads.
+    """
 
     kernel: Kernel
+    results: tuple[Tensor, ...]
     operands: tuple[Tensor | Scalar, ...]
+    work: tuple[Tensor, ...] = ()
 
 
 def schedule(node: Node, name: str, target: Target) -> Scheduled:
     """The kernel of a node. Its result does not depend on the target, only its speed does."""
-    narrow = collapse(expand(node))
+    narrow = collapse(expand(node) if target.expands else node)
     return _Schedule(narrow, name, target).run(node)
 
 
+def schedule_bundle(bundle: Bundle, name: str, target: Target) -> Scheduled:
+    """The kernel of a bundle: loops over its rows, and in them the nest of each node."""
+    nodes = [expand(n) if target.expands else n for n in bundle.nodes]
+    emitter = Emitter([e for n in nodes for e in (*n.roots, *n.domain)])
+    schedules = [_Schedule(n, name, target, emitter) for n in nodes]
+    shapes = {t: n.extents for n in nodes for t in n.results}
+    outputs = {t: Buffer(emitter.fresh("y"), t.elem, tuple(map(emitter.extent, shapes[t]))) for t in bundle.results}
+    emitter.made = outputs | {t: outputs[home] for t, home in bundle.lent.items()}
+    choices: list[str] = []
+
+    def work() -> KExpr:
+        total: KExpr = kconst(0)
+        for s in schedules:
+            cost: KExpr = kconst(s.unit())
+            for extent in s.node.domain[1:]:
+                cost = times(emitter.extent(extent), cost)
+            total = plus(total, cost)
+        return total
+
+    def level(scope: Scope, k: int) -> None:
+        if k < bundle.depth:
+
+            def body(inner: Scope, i: KVar) -> None:
+                inner.axes[k] = i
+                level(inner, k + 1)
+
+            emitter.loop(scope, "i", kconst(0), emitter.extent(bundle.nodes[0].extents[k]), body, work=work if k == 0 else None)
+            return
+        for s in schedules:
+            nest = Nest(s.node, emitter, tuple(map(emitter.made.get, s.node.results)), s.unit(), scope, bundle.depth)
+            choices.append(s.choose_in_row(nest))
+
+    top = Scope()
+    level(top, 0)
+    notes = (*(n for node in bundle.nodes for n in node.notes), "a row after the other: " + "; ".join(choices))
+    operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
+    kernel = Kernel(name, tuple(outputs.values()), tuple(emitter.inputs.values()), tuple(top.body), span=bundle.nodes[-1].span, notes=notes)
+    return Scheduled(kernel, bundle.results, operands)
+
+
 class _Schedule:
-    def __init__(self, node: Node, name: str, target: Target) -> None:
+    def __init__(self, node: Node, name: str, target: Target, emitter: Emitter | None = None) -> None:
         self.node = node
         self.name = name
         self.target = target
-        self.emitter = Emitter((*node.roots, *node.domain))
+        self.emitter = emitter or Emitter((*node.roots, *node.domain))
         self.loads = [e for e in walk(node.roots) if e.op == "load"]
+        self.work: list[tuple[Tensor, Buffer]] = []
 
     def run(self, original: Node) -> Scheduled:
         node, emitter = self.node, self.emitter
@@ -69,19 +127,28 @@ class _Schedule:
         if node.scatter:
             shape = node.scatter.base.shape
         outputs = tuple(Buffer(emitter.fresh("y"), e.elem, tuple(emitter.extent(n) for n in shape)) for e in node.outputs)
-        nest = Nest(node, emitter, outputs)
+        nest = Nest(node, emitter, outputs, self.unit())
         choice = self.choose(nest)
         operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
         kernel = Kernel(
             self.name,
-            outputs,
+            (*outputs, *(buffer for _, buffer in self.work)),
             tuple(emitter.inputs.values()),
             tuple(nest.top.body),
             self.aliases(list(emitter.inputs)),
             span=original.span,
             notes=(*original.notes, choice),
         )
-        return Scheduled(kernel, operands)
+        return Scheduled(kernel, node.results, operands, tuple(tensor for tensor, _ in self.work))
+
+    def unit(self) -> int:
+        """What a point of the domain costs, in fused multiply-adds: each element that is read or stored costs eight."""
+        node, r = self.node, self.node.reduction
+        if self.target.plain or self.calls() or any(e.elem is Elem.STR for e in walk(node.roots)):
+            return 0
+        if r and len(r.terms) == 2:
+            return 1
+        return cost(r.terms if r else node.outputs) + 8 * (len(self.loads) + (0 if r else len(node.outputs)))
 
     # ------------------------------------------------------------ how loads move
 
@@ -101,10 +168,13 @@ class _Schedule:
         if node.scatter:
             nest.scatter(self.base(), self.width(self.base()))
             return "scatter, one element after the other"
+        if self.target.plain and (r is None or r.op not in ("argmax", "argmin")):
+            return self.plain(nest)
         if r is None:
             width = self.width(node)
             a = self.turned_axis() if width > 1 else None
             if a is not None:
+                width = max(4, width // 2)  # a register: more rows at once would fall into one set of the cache
                 nest.transposed(a, width)
                 return f"transposition, {width} at once"
             nest.elementwise(width)
@@ -129,6 +199,28 @@ class _Schedule:
             return f"columns: {width} of axis {v} at once, sixteen accumulators each"
         return self.tile(nest, v, free)
 
+    def plain(self, nest: Nest) -> str:
+        """One loop an axis. Sixteen accumulators where the order of a sum has them."""
+        r = self.node.reduction
+        if r is None:
+            nest.elementwise(1)
+        elif r.order == "lanes" and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
+            nest.rows(self.row_lanes())
+            return "sixteen interleaved accumulators"
+        else:
+            nest.tile(Tile(None, 1, None, 1))
+        return "one element after the other"
+
+    def choose_in_row(self, nest: Nest) -> str:
+        """The same for a node in a row: all its reduced axes, or those beyond the row, are in loops of the nest."""
+        if self.node.reduction is None:
+            width = self.width(self.node) if nest.own else 1
+            nest.elementwise(width)
+            return f"{width} at once"
+        lanes = self.row_lanes()
+        nest.rows(lanes)
+        return f"{lanes} accumulators"
+
     def is_short(self, k: int) -> bool:
         """An output axis too short for a vector."""
         n = self.node.extents[k].value
@@ -144,7 +236,7 @@ class _Schedule:
     def width(self, node: Node) -> int:
         """How many elements of the last axis an element-wise nest computes at once: two registers of its widest real or stored type."""
         elems = {e.elem for e in walk(node.outputs)}
-        if Elem.STR in elems or any(e.op == "apply" for e in walk(node.outputs)) or not node.rank:
+        if self.target.plain or Elem.STR in elems or any(e.op == "apply" for e in walk(node.outputs)) or not node.rank:
             return 1
         n = node.extents[-1].value
         if n is not None and n < 4:
@@ -195,9 +287,40 @@ class _Schedule:
             n = node.extents[v].value
             rows = 6 if self.target.registers <= 16 else 12
             t = Tile(u, rows, v, lanes if n is not None and n <= lanes else 2 * lanes, self.block(u, rows))
+            if self.pays(t):
+                nest.tile(t, self.panels(t))
+                return f"panels: {t.rows} of axis {t.u} by {t.width} of axis {t.v}"
         nest.tile(t)
         tall = f"{t.rows} of axis {t.u}" if t.u is not None else "1"
         return f"tile: {tall} by {f'{t.width} of axis {t.v}' if t.v is not None else '1'}"
+
+    def pays(self, t: Tile) -> bool:
+        """Whether copies of the operands are cheap beside the product and rid it of long strides (each row of B in a page of its own)."""
+        node, r = self.node, self.node.reduction
+        assert r is not None and t.u is not None and t.v is not None
+        m, n = (node.extents[k].value or 0 for k in (t.u, t.v))
+        depth = prod(x.value or 0 for x in r.extents)
+        return m >= 8 * t.rows and n >= 8 * t.width and depth * n * r.terms[0].elem.bytes > 2 * self.target.cache_bytes
+
+    def panels(self, t: Tile) -> Panels:
+        """Buffers for the loads that are contiguous along an axis of the tile and move with no other axis of the output."""
+        r = self.node.reduction
+        assert r is not None and t.u is not None and t.v is not None
+        inner = set(range(self.node.rank, len(self.node.domain)))
+        depth = reduce(partial(op, "mul"), r.extents)
+
+        def buffers(k: int, extent: Expr) -> dict[Expr, Buffer]:
+            out = {}
+            for e in self.term_loads():
+                if axes_of([e]) <= {k} | inner and along(k, e) == "contiguous":
+                    tensor = Tensor(f"{e.data.tensor.name}.packed", e.elem, (op("mul", extent, depth),))
+                    out[e] = Buffer(self.emitter.fresh("w"), e.elem, (self.emitter.extent(tensor.shape[0]),))
+                    self.work.append((tensor, out[e]))
+            return out
+
+        columns = self.node.extents[t.v]
+        wide = op("mul", op("floordiv", op("add", columns, const(t.width - 1)), const(t.width)), const(t.width))
+        return Panels(buffers(t.u, self.node.extents[t.u]), buffers(t.v, wide))
 
     def block(self, u: int, rows: int) -> int:
         """How many rows of axis u, a multiple of the tile's, read no more than half of the cache."""

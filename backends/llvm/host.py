@@ -3,7 +3,8 @@
 - A scalar is a register. A tensor is a pointer and its extents, so `dim` costs nothing and `update` is a store.
 - Block parameters become phis. A function gives a status besides its results (`backends/llvm/abi.py`); a `check` that fails leaves
   its site and its values in the context and returns status 1, and every caller passes that on.
-- A loop looks at the stop flag of the context at its back edge, a recursive function at the stack's limit at its entry.
+- A long loop (`opt/polls.py`) looks at the stop flag of the context at its back edge, a recursive function at its entry at the limit
+  of the stack.
 - What only the world can do goes through the table of services in the context: a service takes a pointer to 64-bit slots.
 
 What native code cannot carry with it (texts of messages, templates, names) is numbered; `Tables` has the rows.
@@ -11,20 +12,22 @@ What native code cannot carry with it (texts of messages, templates, names) is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tlc.backends.context import SERVICES, VALUES, Reason, offset
 from tlc.backends.llvm import scalar
 from tlc.backends.llvm.abi import function_symbol, kernel_symbol, parts, result_type
-from tlc.backends.llvm.context import SERVICES, VALUES, Reason, offset
 from tlc.backends.llvm.kernel import print_kernel
-from tlc.backends.llvm.program import ENTRY, Extern, Foreign, Program, Site, Tables, Template
 from tlc.backends.llvm.scalar import literal, register, storage
-from tlc.backends.llvm.support import SUPPORT
+from tlc.backends.llvm.support import INTERNAL_SUPPORT, SUPPORT
+from tlc.backends.program import ENTRY, Extern, Foreign, Program, Site, Tables, Template
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
+from tlc.opt.polls import polled
+from tlc.ssa.calls import reached, recursive
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Type, Value, walk
 from tlc.tensor.kernel.calls import applied
@@ -32,27 +35,58 @@ from tlc.tensor.kernel.ir import Kernel, Var
 
 _RARE = ', !prof !{!"branch_weights", i32 1048575, i32 1}'  # the first edge is nearly always taken
 
+# Of loops that poll: they run long, and copies of their bodies, with the loops inside, only take room in the cache of instructions.
+_LONG = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n'
+
 
 def emit(module: Module, kernels: Mapping[str, Kernel]) -> Program:
     """Print a module and its kernels. `main` takes no parameters: its flags are constants by now."""
     tables = Tables()
-    used = {str(i.attrs["kernel"]): None for f in module.functions.values() for i in walk(f.body) if i.op == "run"}
-    calling = {name for name in used if applied(kernels[name])}
-    recursive = _recursive(module)
-    text = [SUPPORT]
-    text += [_declaration(kernels[name]) for name in used if name not in calling]
-    text += [print_kernel(kernels[name]) for name in used if name in calling]
-    text += [_Printer(f, kernels, tables, f.name in recursive).run() for f in module.functions.values()]
+    functions = list(module.functions.values())
+    text = [SUPPORT, *_printed(functions, _runs(functions), module, kernels, tables)]
     if "main" in module.functions:
         text.append(_entry(module.functions["main"]))
-    text += [_foreign_declaration(f) for f in tables.foreign]
-    alone = "\n".join(print_kernel(kernels[name]) for name in used if name not in calling)
-    return Program("\n".join(text), alone, tables)
+    return Program("\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG]), _kernels_alone(_runs(functions), kernels), tables)
 
 
-def emit_llvm(module: Module, kernels: Mapping[str, Kernel]) -> str:
-    """All the text, for people."""
-    program = emit(module, kernels)
+def emit_kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables) -> Program:
+    """Print the kernels of a module whose functions another backend compiles. Those that kernels apply come along, with what they
+    call: so no code of LLVM calls code of that backend. `host` is empty if no kernel applies a function.
+    """
+    runs = _runs(list(module.functions.values()))
+    needed = reached(module, [name for run in runs for name in applied(kernels[run])])
+    functions = [f for f in module.functions.values() if f.name in needed]
+    alone = _kernels_alone(runs, kernels)
+    if not functions:
+        return Program("", alone, tables)
+    text = [INTERNAL_SUPPORT, *_printed(functions, runs, module, kernels, tables)]
+    return Program("\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG]), alone, tables)
+
+
+def _printed(
+    functions: list[Function], runs: Iterable[str], module: Module, kernels: Mapping[str, Kernel], tables: Tables
+) -> Iterator[str]:
+    """Functions, the kernels that apply functions, and declarations of the others that are run."""
+    for name in runs:
+        yield print_kernel(kernels[name]) if applied(kernels[name]) else _declaration(kernels[name])
+    again, polls = recursive(module), polled(module)
+    for f in functions:
+        yield _Printer(f, kernels, tables, f.name in again, polls[f.name]).run()
+
+
+def _kernels_alone(runs: Iterable[str], kernels: Mapping[str, Kernel]) -> str:
+    """The kernels that call nothing."""
+    return "\n".join(print_kernel(kernels[name]) for name in runs if not applied(kernels[name]))
+
+
+def _runs(functions: Iterable[Function]) -> list[str]:
+    """Names of the kernels that functions run, in order of appearance."""
+    return list(dict.fromkeys(str(i.attrs["kernel"]) for f in functions for i in walk(f.body) if i.op == "run"))
+
+
+def emit_llvm(module: Module, kernels: Mapping[str, Kernel], host: str = "llvm") -> str:
+    """All the text that LLVM gets, for people: kernels, and functions where this is the host."""
+    program = emit(module, kernels) if host == "llvm" else emit_kernels(module, kernels, Tables())
     return f"; ---------------- kernels\n\n{program.kernels}\n; ---------------- host\n{program.host}"
 
 
@@ -96,23 +130,6 @@ define i32 @{ENTRY}(ptr %ctx) noinline nounwind {{
 """
 
 
-def _recursive(module: Module) -> set[str]:
-    """Functions that may call themselves, directly or through others."""
-    calls = {name: {str(i.attrs["callee"]) for i in walk(f.body) if i.op == "call"} for name, f in module.functions.items()}
-    out = set()
-    for name, direct in calls.items():
-        seen: set[str] = set()
-        work = list(direct)
-        while work:
-            callee = work.pop()
-            if callee not in seen:
-                seen.add(callee)
-                work += calls[callee]
-        if name in seen:
-            out.add(name)
-    return out
-
-
 @dataclass
 class _Printer:
     """One function. `values` are the operands (parts) of each SSA value; a phi's line is made when all are known."""
@@ -121,6 +138,7 @@ class _Printer:
     kernels: Mapping[str, Kernel]
     tables: Tables
     recursive: bool
+    polled: set[Block]  # headers of loops whose back edges look at the stop flag
     lines: list[str] = field(default_factory=list)
     values: dict[Value, tuple[str, ...]] = field(default_factory=dict)
     cold: list[str] = field(default_factory=list)  # blocks of failures, at the end
@@ -145,7 +163,6 @@ class _Printer:
                 self.values[v] = self.fresh(v.type)
         if self.recursive:
             self.check_stack()
-            self.poll()  # a recursion is a loop: LLVM may even make it one
         phis: dict[Block, int] = {}
         for block in order:
             if block is not order[0]:
@@ -182,11 +199,14 @@ class _Printer:
         return call.block.instrs[-1] is call and end.op == "return" and end.operands == call.results
 
     def check_stack(self) -> None:
+        """At the entry of a recursive function: one look at the limit of the stack, which who asks for a stop sets beyond all
+        addresses. (The load is atomic because LLVM may make a loop of the recursion.)
+        """
         frame = self.ins("call ptr @llvm.frameaddress.p0(i32 0)")
         here = self.ins(f"ptrtoint ptr {frame} to i64")
-        limit = self.ins(f"load i64, ptr {self.field('stack_limit')}")
+        limit = self.ins(f"load atomic i64, ptr {self.field('stack_limit')} monotonic, align 8")
         deep = Site("recursion", f"the recursion of `{self.function.name}` is too deep", (), self.function.span)
-        self.require(self.ins(f"icmp uge i64 {here}, {limit}"), deep, ())
+        self.require(self.ins(f"icmp uge i64 {here}, {limit}"), deep, (), stops=True)
 
     # ------------------------------------------------------------ lines
 
@@ -233,15 +253,19 @@ class _Printer:
 
     # ------------------------------------------------------------ stopping
 
-    def require(self, cond: str, site: Site, values: tuple[str, ...]) -> None:
-        """Stop at `site` unless `cond` holds; `values` are 64-bit operands for its message."""
+    def require(self, cond: str, site: Site, values: tuple[str, ...], stops: bool = False) -> None:
+        """Stop at `site` unless `cond` holds; `values` are 64-bit operands for its message. With `stops` it may be for the stop flag."""
         number = len(self.tables.sites)
         self.tables.sites.append(site)
         fine, failed = self.new_label("fine"), self.new_label("failed")
         self.put(f"br i1 {cond}, label %{fine}, label %{failed}{_RARE}")
         self.start(fine)
         here, self.lines = self.lines, [f"{failed}:"]
-        self.put(f"store i32 {int(Reason.CHECK)}, ptr {self.field('reason')}")
+        reason = str(int(Reason.CHECK))
+        if stops:
+            flag = self.ins(f"load i32, ptr {self.field('stop')}")
+            reason = self.ins(f"select i1 {self.ins(f'icmp eq i32 {flag}, 0')}, i32 {reason}, i32 {int(Reason.STOPPED)}")
+        self.put(f"store i32 {reason}, ptr {self.field('reason')}")
         self.put(f"store i64 {number}, ptr {self.field('site')}")
         for k, v in enumerate(values):
             self.put(f"store i64 {v}, ptr {self.at('%ctx', offset('values') + 8 * k)}")
@@ -270,18 +294,20 @@ class _Printer:
     # ------------------------------------------------------------ terminators
 
     def terminator(self, end: Terminator) -> None:
-        if any(self.place[t] <= self.place[self.block_of(end)] for t in end.targets):
+        long = any(self.place[t] <= self.place[self.block_of(end)] and t in self.polled for t in end.targets)
+        if long:
             self.poll()
+        loop = ", !llvm.loop !0" if long else ""
         match end.op:
             case "jump":
                 ((target, args),) = end.edges
-                self.put(f"br label %{self.edge(self.label, target, args)}")
+                self.put(f"br label %{self.edge(self.label, target, args)}{loop}")
             case "branch":
                 (then, then_args), (other, other_args) = end.edges
                 first = self.edge(self.label, then, then_args)
                 between = self.new_label("edge") if other is then and then.params else ""
                 second = self.edge(between or self.label, other, other_args)
-                self.put(f"br i1 {self.one(end.own[0])}, label %{first}, label %{between or second}")
+                self.put(f"br i1 {self.one(end.own[0])}, label %{first}, label %{between or second}{loop}")
                 if between:
                     self.start(between)
                     self.put(f"br label %{second}")
@@ -425,6 +451,15 @@ class _Printer:
             self.store(pointer, self.one(v), v.type.elem)
         self.values[instr.result] = self.values[x]
 
+    def op_load(self, instr: Instr) -> None:
+        x, place = instr.operands
+        self.values[instr.result] = (self.load(self.element(x, place), x.type.elem),)
+
+    def op_store(self, instr: Instr) -> None:
+        x, place, v = instr.operands
+        self.store(self.element(x, place), self.one(v), v.type.elem)
+        self.values[instr.result] = self.values[x]
+
     def op_push(self, instr: Instr) -> None:
         v = instr.operands[0]
         words = self.slots_of(v)
@@ -533,6 +568,10 @@ class _Printer:
             index = self.one(indices[k]) if k < len(indices) else "0"
             flat = index if flat == "0" else self.ins(f"add i64 {self.ins(f'mul i64 {flat}, {extent}')}, {index}")
         return self.ins(f"getelementptr {storage(x.type.elem)}, ptr {pointer}, i64 {flat}")
+
+    def element(self, x: Value, place: Value) -> str:
+        """Where the element at a row-major position of a tensor lies."""
+        return self.ins(f"getelementptr {storage(x.type.elem)}, ptr {self.values[x][0]}, i64 {self.one(place)}")
 
     def buffer(self, elem: Elem, extents: tuple[str, ...], span: Span) -> str:
         """A new buffer; stops the run if there is no memory."""

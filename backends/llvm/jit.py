@@ -2,7 +2,8 @@
 
 Two ways through LLVM. Kernels come with their vectors, addresses and hoisting already as they should be, so they only
 get `sroa` (which turns local buffers into registers) and go straight to code generation: that halves a cold start and
-costs no speed. Host functions are ordinary scalar code and get LLVM's light standard pipeline.
+costs no speed. Host functions are ordinary scalar code and get LLVM's standard pipeline, with its vectorizers: nothing there allows
+them to change the order in which reals are added.
 
 Objects are kept by content, so a text that was compiled before costs nothing; the caller says where.
 """
@@ -10,16 +11,17 @@ Objects are kept by content, so a text that was compiled before costs nothing; t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from tlc.backends.llvm.program import Executable, Foreign, Program
+from tlc.backends.llvm.pool import DECLARE_POOL, POOL
+from tlc.backends.program import Executable, Foreign, Program, Store
 from tlc.frontend.foreign import address as foreign_address
 
 
@@ -27,16 +29,10 @@ class Level(Enum):
     """How a text is optimized before code generation."""
 
     KERNEL = "kernel"  # `sroa` only
-    HOST = "host"  # the standard pipeline at O2, without its own vectorizing
+    HOST = "host"  # the standard pipeline at O2
 
 
-class Store(Protocol):
-    """Where objects are kept: a dictionary, or the driver's cache on disk. The key says what an object was made of and for."""
-
-    def get(self, key: str, /) -> bytes | None: ...
-
-    def __setitem__(self, key: str, data: bytes, /) -> None: ...
-
+_SHARES = "@tlc.parallel("  # what shares its work among threads calls this
 
 _memory: dict[str, bytes] = {}  # of this process
 
@@ -53,6 +49,10 @@ def _features() -> str:
 
 @cache
 def _initialize() -> None:
+    # A choice stays a conditional move, as our own backend has it: LLVM would guess which of them a branch does better. An innermost
+    # loop begins at a multiple of 32: the fetch of a short one is then the same wherever the function lies.
+    for option in ("-x86-cmov-converter=false", "-x86-experimental-pref-innermost-loop-alignment=5"):
+        llvm.set_option("", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 
@@ -68,9 +68,13 @@ def target() -> Any:
 
 def build(program: Program, store: Store = _memory) -> Executable:
     """A whole program as machine code."""
-    texts = ((program.kernels, Level.KERNEL), (program.host, Level.HOST))
-    objects = {_key(text, level): compile_object(text, level, store) for text, level in texts if text}
-    return Executable(objects, program.tables)
+    return Executable(compile_objects([(program.kernels, Level.KERNEL), (program.host, Level.HOST)], store), program.tables)
+
+
+def compile_objects(texts: Sequence[tuple[str, Level]], store: Store = _memory) -> dict[str, bytes]:
+    """Machine code of texts that are linked with each other, under their keys; with the pool of threads, if one of them uses it."""
+    more = [(POOL, Level.KERNEL)] if any(_SHARES in text for text, _ in texts) else []
+    return {_key(text, level): compile_object(text, level, store) for text, level in (*texts, *more) if text}
 
 
 def _key(text: str, level: Level) -> str:
@@ -82,7 +86,7 @@ def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
     key = _key(text, level)
     data = store.get(key)
     if data is None:
-        module = _optimized(text, level)
+        module = _optimized(text + DECLARE_POOL if _SHARES in text and text is not POOL else text, level)
         data = bytes(target().emit_object(module))
         module.close()
         store[key] = data
@@ -106,8 +110,7 @@ def _optimized(text: str, level: Level) -> Any:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
+    options.loop_vectorization = options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
     if level is Level.HOST:
         passes = builder.getModulePassManager()

@@ -10,12 +10,14 @@ What the schedule says is what is printed; LLVM only allocates registers and sel
   tail with masks. The choice is made as soon as both ends are known, outside of the loops within.
 - Local buffers are stack slots with constant addresses, which `sroa` turns into (vector) registers and phis. One that is
   declared inside a vector loop has a copy for each lane.
+- A parallel loop becomes a function of its own, which runs some of the iterations; the pool (`backends/llvm/pool.py`) calls it, on
+  as many threads as there are. What is known before the loop is computed again in it, so only the kernel's parameters are passed.
 - An address is invariant part first, constant part last, so what does not change in a loop is computed before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -118,6 +120,31 @@ def _readers(body: tuple[Stmt, ...], loop: For | None, found: dict[str, set[Ends
     return found
 
 
+def _together(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """The statements that become one function: what is in a parallel loop does not."""
+    for s in stmts:
+        yield s
+        match s:
+            case For() if s.kind is not Kind.PARALLEL:
+                yield from _together(s.body)
+            case If():
+                yield from _together(s.then)
+                yield from _together(s.other)
+            case _:
+                pass
+
+
+def _needed(s: For, before: list[Let]) -> list[Let]:
+    """Those of the bindings, in order, on which a loop depends."""
+    names = {x.name for t in statements((s,)) for root in expressions(t) for x in subexpressions(root) if isinstance(x, Var)}
+    needed = []
+    for let in reversed(before):
+        if let.var.name in names:
+            needed.append(let)
+            names |= {x.name for x in subexpressions(let.value) if isinstance(x, Var)}
+    return needed[::-1]
+
+
 def _mentions(e: Expr, var: Var) -> bool:
     return any(x == var for x in subexpressions(e))
 
@@ -147,10 +174,23 @@ class _Printer:
     memo: dict[int, Value] = field(default_factory=dict)  # id of an expression of the current statement -> its value
     readers: dict[str, set[Ends | None]] = field(default_factory=dict)
     can_stop: bool = False
+    before: list[Let] = field(default_factory=list)  # what was bound so far around the place that is printed
+    parts: list[str] = field(default_factory=list)  # the functions of parallel loops
 
     # ------------------------------------------------------------ the function
 
     def run(self) -> str:
+        params = self.parameters()
+        self.body(self.kernel.body)
+        self.code.put("ret i32 0")
+        if self.can_stop:
+            self.code.start("stopped")
+            self.code.put("ret i32 1")
+        head = f"define i32 {kernel_symbol(self.kernel.name)}({', '.join(params)}) nounwind {{"
+        return "".join([*self.parts, f"{head}\nentry:\n{self.code.text()}\n}}\n"])
+
+    def parameters(self) -> list[str]:
+        """The parameters as text; from here on they are known."""
         params = ["ptr %ctx"]
         aliased_out = {o for o, _ in self.kernel.may_alias}
         aliased_in = {i for _, i in self.kernel.may_alias}
@@ -164,12 +204,51 @@ class _Printer:
                 params.append(f"ptr {'' if shared else 'noalias '}%p{k}")
                 self.memory[p.name] = _Memory(f"%p{k}", fixed=k >= n and not shared)
         self.readers = _readers(self.kernel.body, None, {})
-        self.body(self.kernel.body)
-        self.code.put("ret i32 0")
-        if self.can_stop:
-            self.code.start("stopped")
-            self.code.put("ret i32 1")
-        return f"define i32 {kernel_symbol(self.kernel.name)}({', '.join(params)}) nounwind {{\nentry:\n{self.code.text()}\n}}\n"
+        return params
+
+    # ------------------------------------------------------------ parallel loops
+
+    def parallel(self, s: For) -> None:
+        """Ask the pool to run the iterations; their code is a function that gets the kernel's parameters through memory."""
+        assert s.work is not None
+        name = f"k.{self.kernel.name}.{len(self.parts)}"
+        part = _Printer(self.kernel, positive=set(self.positive), bound=dict(self.bound))
+        params = part.parameters()
+        types = ["ptr" if p.startswith("ptr") else p.split()[0] for p in params]
+        names = [p.split()[-1] for p in params]
+        env = self.code.alloca(f"[{len(params)} x i64]")
+        for k, (type, value) in enumerate(zip(types, names, strict=True)):
+            self.code.put(f"store {type} {value}, ptr {self.code.ins(f'getelementptr i8, ptr {env}, i64 {8 * k}')}")
+        trips = self.linear(s.stop) + self.linear(s.start).scaled(-1)
+        count: str = str(max(-(-trips.value // s.step), 0)) if trips.value is not None else self.trips(self.word(trips).text, s.step)
+        work = self.word(self.value(s.work)).text
+        self.code.put(f'call void @tlc.parallel(ptr %ctx, ptr @"{name}", ptr {env}, i64 {count}, i64 {work})')
+        loads = []
+        for k, (type, value) in enumerate(zip(types, names, strict=True)):
+            loads += [f"  %e{k} = getelementptr i8, ptr %env, i64 {8 * k}", f"  {value} = load {type}, ptr %e{k}"]
+        passed = ", ".join([f"{t} {v}" for t, v in zip(types, names, strict=True)] + ["i64 %first", "i64 %last"])
+        entry = f'define internal void @"{name}"(ptr %env, i64 %first, i64 %last) nounwind {{'
+        call = f'  call void @"{name}.part"({passed})\n  ret void'
+        self.parts.append("\n".join([entry, *loads, call, "}", part.part(s, name, params, self.before), ""]))
+
+    def trips(self, length: str, step: int) -> str:
+        """How many steps lie in a length, none if it is negative."""
+        rounded = self.code.ins(f"add i64 {length}, {step - 1}")
+        count = self.code.ins(f"sdiv i64 {rounded}, {step}")
+        return self.code.ins(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")
+
+    def part(self, s: For, name: str, params: list[str], before: list[Let]) -> str:
+        """The function that runs iterations from `%first` to below `%last`."""
+        for let in _needed(s, before):
+            self.statement(let)
+        start, stop = self.linear(s.start), self.word(self.linear(s.stop)).text
+        end = self.word(start + Linear((("%last", s.step),))).text
+        self.env["%first"] = start + Linear((("%first", s.step),))
+        self.env["%last"] = Linear(((self.code.ins(f"call i64 @llvm.smin.i64(i64 {stop}, i64 {end})"), 1),))
+        self.body((replace(s, start=Var("%first"), stop=Var("%last"), kind=Kind.SERIAL, work=None),))
+        self.code.put("ret void")
+        head = f'define internal void @"{name}.part"({", ".join([*params, "i64 %first", "i64 %last"])}) nounwind {{'
+        return f"{head}\nentry:\n{self.code.text()}\n}}\n"
 
     # ------------------------------------------------------------ statements
 
@@ -185,7 +264,7 @@ class _Printer:
         """A vector loop in these statements whose length is only known at run time, but already known here."""
         if len(self.decided) >= VERSIONS or self.vector is not None:
             return None
-        for s in statements(stmts):
+        for s in _together(stmts):
             if isinstance(s, For) and s.kind is Kind.VECTOR:
                 tail = (s.start, s.stop, s.width)
                 ready = _ready(s.start, self.env) and _ready(s.stop, self.env)
@@ -232,6 +311,8 @@ class _Printer:
     def statement(self, s: Stmt) -> None:
         self.memo = {}
         match s:
+            case For(kind=Kind.PARALLEL):
+                self.parallel(s)
             case For(kind=Kind.UNROLL):
                 self.unrolled(s)
             case For(kind=Kind.VECTOR) if self.vector is None:
@@ -240,6 +321,7 @@ class _Printer:
                 self.serial(s)
             case Let():
                 self.bound[s.var.name] = s.value
+                self.before.append(s)
                 self.env[s.var.name] = self.value(s.value)
             case Store():
                 self.store(s)
@@ -662,7 +744,7 @@ class _Nested:
         self.printer = printer
 
     def __enter__(self) -> None:
-        self.env, self.memory = dict(self.printer.env), dict(self.printer.memory)
+        self.env, self.memory, self.before = dict(self.printer.env), dict(self.printer.memory), list(self.printer.before)
 
     def __exit__(self, *_: object) -> None:
-        self.printer.env, self.printer.memory = self.env, self.memory
+        self.printer.env, self.printer.memory, self.printer.before = self.env, self.memory, self.before

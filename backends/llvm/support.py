@@ -10,9 +10,10 @@ The tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffer
 
 from __future__ import annotations
 
+import re
 from string import Template
 
-from tlc.backends.llvm.context import CLASSES, SERVICES, offset
+from tlc.backends.context import CLASSES, SERVICES, offset
 
 SPARE = 256 << 20
 CHUNK = 1 << 20
@@ -257,3 +258,6 @@ SUPPORT = Template(_TEXT).substitute(
     TICK=TICK,
     tick_service=offset("services") + 8 * SERVICES.index("progress_tick"),
 )
+
+INTERNAL_SUPPORT = re.sub(r"^define (?!internal)", "define internal ", SUPPORT, flags=re.MULTILINE)
+"""A copy for an object that is linked with another that has them too."""

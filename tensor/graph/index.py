@@ -14,11 +14,12 @@ nothing wraps: every atom is an axis or an extent (or their quotient or remainde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from math import gcd
 
 from tlc.frontend.types import Elem
-from tlc.tensor.graph.ir import Expr, axis, const, op, rebuild, transform
+from tlc.tensor.graph.ir import Expr, Node, axis, const, load, op, rebuild, transform
 
 Monomial = tuple[Expr, ...]  # atoms sorted by number, repeated by power; () is the constant term
 Poly = dict[Monomial, int]  # without zero coefficients
@@ -31,10 +32,11 @@ _SIZE_BITS = 34  # of the number of elements of a tensor: nobody has a larger on
 
 
 class Ranges:
-    """What is known where an expression is evaluated: axis k lies in 0 .. extents[k] - 1, and no extent is negative."""
+    """What is known where an expression is evaluated: axis k lies in 0 .. extents[k] - 1, no extent is negative, and neither are `facts`."""
 
-    def __init__(self, extents: Sequence[Expr]) -> None:
+    def __init__(self, extents: Sequence[Expr], facts: Sequence[Poly] = ()) -> None:
         self.extents = tuple(extents)
+        self.facts = tuple(facts)
 
     @cached_property
     def positive(self) -> frozenset[Expr]:
@@ -84,31 +86,70 @@ class Ranges:
         ((monomial, factor),) = d.items()
         if factor <= 0 or not all(x in self.positive for x in monomial):
             return plain
-        # a = q b + r: terms that b divides go to the quotient
-        q: Poly = {}
-        r: Poly = {}
-        for m, c in p.items():
-            rest = _without(m, monomial)
-            if rest is None:
-                r[m] = c
-                continue
-            whole, left = divmod(c, factor)
-            if whole:
-                q[rest] = whole
-            if left:
-                r[m] = left
-        if self.at_least_zero(r) and self.at_least_zero(_sub(_sub(d, r), {(): 1})):
-            return from_poly(q), from_poly(r)
+        common = gcd(factor, *(c for m, c in p.items() if m))
+        if not monomial and common > 1:
+            return self._divide_by_common(p, factor, common)
+        for q, r in self._splits(p, monomial, factor):
+            if self.at_least_zero(r) and self.at_least_zero(_sub(_sub(d, r), {(): 1})):
+                return from_poly(q), from_poly(r)
+        q, r = next(self._splits(p, monomial, factor))
         left_over = from_poly(r)
-        # (x // m) // n = x // (m n); x % (m n) % n = x % n: for constants
         quotient, remainder = op("floordiv", left_over, b), op("mod", left_over, b)
-        inner = left_over.args[1].value if left_over.op in ("floordiv", "mod") else None
-        if inner is not None and inner > 0 and not monomial:
-            if left_over.op == "floordiv":
-                quotient = self.divide(left_over.args[0], const(inner * factor))[0]
-            elif inner % factor == 0:
+        if not monomial:
+            inner = self._inner_quotient(r)
+            if inner is not None:  # (a + x // m) // n = (a m + x) // (m n)
+                a, x, m = inner
+                quotient = self.divide(from_poly(_add(_mul(a, _poly(m)), to_poly(x))), const(m * factor))[0]
+            elif left_over.op == "mod" and (left_over.args[1].value or 1) % factor == 0:  # x % (m n) % n = x % n
                 remainder = self.divide(left_over.args[0], b)[1]
         return from_poly(_add(q, to_poly(quotient))), remainder
+
+    def _inner_quotient(self, p: Poly) -> tuple[Poly, Expr, int] | None:
+        """p = a + x // m with a constant m, if that is its form."""
+        atoms = [m[0] for m, c in p.items() if c == 1 and len(m) == 1 and m[0].op == "floordiv" and (m[0].args[1].value or 0) > 0]
+        if len(atoms) != 1:
+            return None
+        x, m = atoms[0].args
+        assert m.value is not None
+        a = _sub(p, _atom(atoms[0]))
+        return (a, x, m.value) if self.bounded(_add(_mul(a, _poly(m.value)), to_poly(x))) else None
+
+    def _divide_by_common(self, p: Poly, factor: int, common: int) -> tuple[Expr, Expr]:
+        """(g a + k) // (g m) = (a + k // g) // m;  (g a + k) % (g m) = g ((a + k // g) % m) + k % g."""
+        whole, left = divmod(p.get((), 0), common)
+        smaller = _add({m: c // common for m, c in p.items() if m}, _poly(whole))
+        if factor == common:
+            return from_poly(smaller), const(left)
+        q, r = self.divide(from_poly(smaller), const(factor // common))
+        return q, from_poly(_add(_mul(to_poly(r), _poly(common)), _poly(left)))
+
+    def _splits(self, p: Poly, monomial: Monomial, factor: int) -> Iterator[tuple[Poly, Poly]]:
+        """Ways to write p as q b + r, where b is `factor` times a monomial: what b divides goes to q, and of other coefficients what is left.
+
+        First what is left of a negative coefficient is negative (5 - j = 2 * 2 + (1 - j)), with a constant that makes r as small as it can be and
+        not negative; then it is positive (5 - j = 2 (2 - j) + (1 + j)).
+        """
+        for toward_zero in (True, False):
+            q: Poly = {}
+            r: Poly = {}
+            for m, c in p.items():
+                rest = _without(m, monomial)
+                if rest is None:
+                    r[m] = c
+                    continue
+                whole = -(-c // factor) if toward_zero and c < 0 and m else c // factor
+                if whole:
+                    q[rest] = whole
+                if c - whole * factor:
+                    r[m] = c - whole * factor
+            if toward_zero and not monomial:
+                least = self.most({m: -c for m, c in r.items() if m})
+                if least is not None and set(least) <= {()}:
+                    low = least.get((), 0)  # r without its constant is at least -low
+                    constant = low + (r.get((), 0) - low) % factor
+                    q = _add(q, _poly((r.pop((), 0) - constant) // factor))
+                    r = _add(r, _poly(constant))
+            yield q, r
 
     def recombine(self, p: Poly) -> Poly:
         """k c (x // c) + k (x % c) = k x."""
@@ -118,7 +159,7 @@ class Ranges:
                     continue
                 x, c = atom.args
                 rest = _without(m, (atom,)) or ()
-                other = to_poly(op("mul", op("floordiv", x, c), from_poly({rest: 1})))
+                other = _mul(to_poly(self.divide(x, c)[0]), {rest: 1})
                 other = {n: v * k for n, v in _mul(other, to_poly(c)).items()}
                 if other and all(p.get(n) == v for n, v in other.items()):
                     out = dict(p)
@@ -219,7 +260,10 @@ class Ranges:
         return out
 
     def at_least_zero(self, p: Poly) -> bool:
-        """Whether a polynomial is provably never negative."""
+        """Whether a polynomial is provably never negative: for the ranges of axes, or because it is no less than a fact."""
+        return self._in_range(p) or any(self._in_range(_sub(p, f)) for f in self.facts)
+
+    def _in_range(self, p: Poly) -> bool:
         bound = self.most({m: -c for m, c in p.items()})
         if bound is None:
             return False
@@ -323,6 +367,9 @@ def _mul(a: Poly, b: Poly) -> Poly:
     return {m: c for m, c in out.items() if c}
 
 
+poly_sum, poly_product = _add, _mul  # for who writes polynomials down
+
+
 def _without(m: Monomial, factors: Monomial) -> Monomial | None:
     """The monomial divided by others, if they divide it."""
     rest = list(m)
@@ -353,6 +400,43 @@ def unflatten(position: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
         out.append(op("mod", part, shape[k]) if k else part)
         stride = op("mul", stride, shape[k])
     return tuple(reversed(out))
+
+
+def straightened(node: Node) -> Node:
+    """The node with every load in the shape in which its indices divide least: in the view's, in the tensor's own, or as one row of cells.
+
+        x seen as [12, 2] at (i // 2, i % 2)        x seen as [24] at (i)
+    """
+    ranges = Ranges(node.domain)
+
+    def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op != "load" or not divisions(args):
+            return rebuild(e, args) if args else e
+        flat = ranges.simplify(flatten(args, e.data.shape))
+        size = const(1)
+        for n in e.data.shape:
+            size = op("mul", size, n)
+        own = ranges.simplify_all(unflatten(flat, e.data.tensor.shape))
+        ways = [(args, e.data.shape), (own, e.data.tensor.shape), ((flat,), (ranges.simplify(size),))]
+        best, shape = min(ways, key=lambda way: divisions(way[0]))
+        return load(e.data.tensor, best, shape)
+
+    roots = (*node.roots, *node.domain)
+    changed = dict(zip(roots, transform(roots, change), strict=True))
+    return node.rebuilt(lambda e: changed[e])
+
+
+def divisions(indices: Sequence[Expr]) -> int:
+    """How many quotients and remainders there are in the arithmetic of indices (not in what is loaded for one)."""
+    found: set[Expr] = set()
+    work = list(indices)
+    while work:
+        e = work.pop()
+        if e in found or e.op not in ("add", "sub", "mul", "floordiv", "mod", "min", "max"):
+            continue
+        found.add(e)
+        work += e.args
+    return sum(e.op in ("floordiv", "mod") for e in found)
 
 
 def slope(e: Expr, k: int) -> Expr | None:

@@ -18,7 +18,7 @@ def expressions(s: Stmt) -> Iterator[Expr]:
     """The expressions of a statement itself, those of statements in it not included."""
     match s:
         case For():
-            yield from (s.start, s.stop)
+            yield from (s.start, s.stop, *([] if s.work is None else [s.work]))
         case Let():
             yield s.value
         case Store():

@@ -28,7 +28,10 @@ class Kind(Enum):
     SERIAL = "serial"
     UNROLL = "unroll"  # constant extent
     VECTOR = "vector"  # constant `width`; the extent may be smaller at run time (a masked tail): stop <= start + width
-    PARALLEL = "parallel"
+    PARALLEL = "parallel"  # around all other loops; its iterations may run at once, on several threads
+
+
+GRAIN = 1 << 21  # what threads claim at once costs at least this much, in fused multiply-adds: about 20 microseconds
 
 
 class Space(Enum):
@@ -107,7 +110,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class For:
-    """`for var in start..stop by step`; `width` is the number of lanes of a vector loop (step 1, start..start + width at most)."""
+    """`for var in start..stop by step`; `width` is the number of lanes of a vector loop (step 1, start..start + width at most); `work` is
+    what an iteration of a parallel loop costs, in fused multiply-adds of a core at full speed: what costs little stays on one thread.
+    """
 
     var: Var
     start: Expr
@@ -116,6 +121,7 @@ class For:
     kind: Kind = Kind.SERIAL
     step: int = 1
     width: int = 0
+    work: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ def _stmt(s: Stmt) -> Iterator[str]:
     match s:
         case For():
             kind = {Kind.SERIAL: "for", Kind.VECTOR: f"vector<{s.width}>"}.get(s.kind, s.kind.value)
+            kind += f"({_expr(s.work, 0)})" if s.work is not None else ""
             step = f" by {s.step}" if s.step != 1 else ""
             yield f"{kind} {s.var.name} in {_expr(s.start, 0)}..{_expr(s.stop, 0)}{step} {{"
             yield from (f"  {line}" for line in _body(s.body))
@@ -342,7 +343,11 @@ class Parser:
         return Store(buffer, indices, self.expr())
 
     def loop(self, kind: Kind) -> For:
-        width = 0
+        width, work = 0, None
+        if kind is Kind.PARALLEL:
+            self.expect("(")
+            work = self.expr()
+            self.expect(")")
         if kind is Kind.VECTOR:
             self.expect("<")
             width = self.integer()
@@ -354,7 +359,7 @@ class Parser:
         stop = self.expr()
         step = self.integer() if self.eat("by") else 1
         self.names[var.name] = var
-        return For(var, start, stop, self.block(), kind, step, width)
+        return For(var, start, stop, self.block(), kind, step, width, work)
 
     # -- expressions
 

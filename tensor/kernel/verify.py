@@ -9,6 +9,7 @@
  4. A stored value has the buffer's element type, a condition is a bool. Only outputs and local buffers are stored to.
  5. Bounds of loops are `i64`, steps positive. An unroll loop has constant bounds. A vector loop has a positive width, step 1, and a body of
     lets, stores and nested unroll loops or conditions that hold no other loop; if its bounds are constant, they span at most the width.
+    A parallel loop stands in no other loop, says what an iteration costs, uses no local buffer from outside, and is in no kernel that can fail.
  6. Indices of local buffers are made of constants and of the variables of unroll loops and of vector loops that start at a constant, so
     that a local buffer can live in registers.
  7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
@@ -36,6 +37,7 @@ class _Verifier:
         self.expanded = expanded
         self.seen: set[str] = set()
         self.scope: dict[str, Var | Buffer] = {}
+        self.depth = 0  # loops around
         self.constant: set[str] = set()  # variables that become constants or lanes: unroll and vector loops
 
     def fail(self, message: str) -> InternalError:
@@ -126,8 +128,17 @@ class _Verifier:
             case _:
                 self.check(not vector, f"loop `{name}` stands in a vector loop")
         before = dict(self.scope)
+        if s.kind is Kind.PARALLEL:
+            self.check(not self.depth and not self.kernel.can_fail, f"parallel loop `{name}` stands in a loop or may fail")
+            self.check(s.work is not None and s.work.elem is Elem.I64, f"parallel loop `{name}` does not say what it costs")
+            self.scope = {n: b for n, b in before.items() if not isinstance(b, Buffer) or b.space is Space.GLOBAL}
+        if s.work is not None:
+            self.expr(s.work)
+            self.check(s.kind is Kind.PARALLEL, f"loop `{name}` is not parallel and says what it costs")
         self.bind(s.var)
+        self.depth += 1
         self.body(s.body, vector or s.kind is Kind.VECTOR)
+        self.depth -= 1
         self.scope = before
 
     # ---------------------------------------------------------------- expressions

@@ -37,13 +37,21 @@ kernel row_sum(y: out f32[n], x: f32[n, 20], n: i64) {
 }
 """.replace("n > 0 and not(false)", "(n > 0) & not(false)")
 
+PARALLEL = """\
+kernel halves(n: i64, y: out f64[n], x: f64[n]) {
+  parallel(n * 8) p in 0..n by 2 {
+    y[p] = x[p] * 0.5f64
+  }
+}
+""".replace("n: i64, y: out f64[n]", "y: out f64[n], n: i64")
+
 EVERYTHING = """\
 kernel all(y: out f64[2], z: out i64[], x: u8[3], s: f64, k: key) alias(0, 0) can_fail {
   let a = f64(x[2] - 255u8) * -1.5f64
   let b = bitcast:i64(a + s)
   let c = select(a < s, max(a, s), fma(a, s, nanf64))
   let d = key_hi:u32(k) ^ 4294967295u32 >> 3u32
-  parallel p in 0..2 by 2 {
+  for p in 0..2 by 2 {
     y[p + 1] = @"f[i64] of \\"x\\"":f64(x, c, 2 * (p - -1))
   }
   unroll u in 0..1 {
@@ -53,7 +61,7 @@ kernel all(y: out f64[2], z: out i64[], x: u8[3], s: f64, k: key) alias(0, 0) ca
 """.replace("alias(0, 0) ", "")
 
 
-@pytest.mark.parametrize("text", [ROW_SUM, EVERYTHING])
+@pytest.mark.parametrize("text", [ROW_SUM, PARALLEL, EVERYTHING])
 def test_text_reads_back(text: str) -> None:
     kernel = parse_kernel(text)
     assert print_kernel(kernel) == text
@@ -107,6 +115,8 @@ def test_views_have_other_shapes() -> None:
         ("vector<4> i in 0..8 { }", "more than its width"),
         ("vector<4> i in 0..4 { for j in 0..2 { } }", "stands in a vector loop"),
         ("local a: f64[0]", "not a positive constant"),
+        ("for i in 0..n { parallel(8) j in 0..n { } }", "stands in a loop"),
+        ("local a: f64[1] parallel(8) j in 0..n { a[0] = 1.0f64 }", "not in scope"),
     ],
 )
 def test_verifier_refuses(body: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from tlc.backends.llvm import jit
 from tlc.backends.llvm.kernel import print_kernel
+from tlc.backends.runtime.native import Context
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.interp import run
@@ -21,14 +23,17 @@ Array = np.ndarray[Any, Any]
 _C = {Elem.I64: ctypes.c_int64, Elem.F32: ctypes.c_float, Elem.F64: ctypes.c_double, Elem.I32: ctypes.c_int32, Elem.BOOL: ctypes.c_bool}
 
 
-def natively(kernel: Kernel, outputs: list[Array], inputs: list[Any]) -> None:
-    loaded = jit.load([jit.compile_object(print_kernel(kernel), jit.Level.KERNEL)])
+def natively(kernel: Kernel, outputs: list[Array], inputs: list[Any], threads: int = 1) -> None:
+    loaded = jit.load(jit.compile_objects([(print_kernel(kernel), jit.Level.KERNEL)]).values())
+    context = Context(threads=threads)
     types: list[Any] = [ctypes.c_void_p] * (1 + len(outputs))
-    values: list[Any] = [None, *(o.ctypes.data for o in outputs)]
+    values: list[Any] = [ctypes.addressof(context), *(o.ctypes.data for o in outputs)]
     for p, v in zip(kernel.inputs, inputs, strict=True):
         types.append(ctypes.c_void_p if isinstance(p, Buffer) else _C[p.elem])
         values.append(v.ctypes.data if isinstance(p, Buffer) else v)
     assert ctypes.CFUNCTYPE(ctypes.c_int32, *types)(loaded.address(f"k.{kernel.name}"))(*values) == 0
+    if context.workers:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.address("tlc.disband"))(ctypes.addressof(context))
 
 
 def compare(text: str, shapes: list[tuple[int, ...]], inputs: list[Any], lawful: bool = True) -> None:
@@ -37,13 +42,14 @@ def compare(text: str, shapes: list[tuple[int, ...]], inputs: list[Any], lawful:
     if lawful:
         verify(kernel)
     found = []
-    for way in (run, natively):
+    for way in (run, natively, partial(natively, threads=3)):
         cells = [np.full(int(np.prod(s)) + 64, 77).astype(DTYPES[b.elem]) for s, b in zip(shapes, kernel.outputs, strict=True)]
         outputs = [c[: c.size - 64].reshape(s) for c, s in zip(cells, shapes, strict=True)]
         way(kernel, outputs, inputs)  # type: ignore[operator]
         found.append(cells)
-    for a, b in zip(*found, strict=True):
-        assert a.tobytes() == b.tobytes(), f"{print_kernel(kernel)}\n{a[:-64]}\n{b[:-64]}"
+    for a, *others in zip(*found, strict=True):
+        for b in others:
+            assert a.tobytes() == b.tobytes(), f"{print_kernel(kernel)}\n{a[:-64]}\n{b[:-64]}"
 
 
 def reals(seed: int, *shape: int, dtype: Any = np.float32) -> Array:
@@ -70,6 +76,29 @@ kernel matmul(y: out f32[n, m], a: f32[n, k], b: f32[k, m], n: i64, k: i64, m: i
 @pytest.mark.parametrize("m", [0, 1, 15, 16, 33])
 def test_a_tile_with_a_tail(m: int) -> None:
     compare(MATMUL, [(6, m)], [reals(1, 6, 5), reals(2, 5, m), 6, 5, m])
+
+
+PARALLEL = """
+kernel rows(y: out f32[n, m], x: f32[n, m], n: i64, m: i64) {
+  let half = 0.5f32 * x[0, 0]
+  if n > 0 {
+    let first = n - n + 1
+    parallel(3000000) i in first..n by 2 {
+      for j in 0..m by 16 {
+        let c = min(m - j, 16)
+        vector<16> l in 0..c { y[i, j + l] = x[i, j + l] * half }
+      }
+    }
+    parallel(WORK) i1 in 0..n by 2 { for j1 in 0..m { y[i1, j1] = f32(i1) - half } }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
+@pytest.mark.parametrize("work", ["m - m", "1500000", "700000 * m"])
+def test_parallel_loops(n: int, work: str) -> None:
+    compare(PARALLEL.replace("WORK", work), [(n, 21)], [reals(1, n, 21), n, 21])
 
 
 def test_accumulators_are_registers_and_only_the_tail_is_masked() -> None:

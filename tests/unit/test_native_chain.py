@@ -9,7 +9,7 @@ from ssa_random import F32, F64, modules
 
 from tlc.backends.llvm.host import emit
 from tlc.backends.llvm.jit import build
-from tlc.backends.llvm.target import host_target
+from tlc.backends.cpu import vectors
 from tlc.backends.runtime.native import Native
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.interp import Interpreter
@@ -41,7 +41,7 @@ def add_main(module: Module, n: int, a: float) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(modules(), st.integers(-3, 5), st.sampled_from([0.5, -2.0, 3.25]), st.sampled_from([host_target(), Target()]))
+@given(modules(), st.integers(-3, 5), st.sampled_from([0.5, -2.0, 3.25]), st.sampled_from([vectors(), Target()]))
 def test_the_whole_chain_keeps_every_bit(module: Module, n: int, a: float, target: Target) -> None:
     add_main(module, n, a)
     expected, found = World(), World()

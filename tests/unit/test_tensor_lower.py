@@ -55,6 +55,31 @@ def test_wider_vectors_give_the_same_bits() -> None:
     compare(layer("abs"), reals(29, 9), reals(9, 70), reals(70), target=Target(64, 32))
 
 
+@pytest.mark.parametrize("shape", [(70, 9, 65), (64, 4, 64), (73, 7, 71)])
+@pytest.mark.parametrize(("a", "w"), [("ik", "kj"), ("ki", "kj"), ("ik", "jk"), ("ki", "jk")])
+def test_large_products_copy_their_operands(shape: tuple[int, int, int], a: str, w: str) -> None:
+    """Large for a cache of a few bytes: panels of columns, and of rows where those are contiguous; the last ones are not full."""
+    size = dict(zip("ikj", shape, strict=True))
+
+    def body(b: Builder, x: Value, m: Value) -> list[Value]:
+        n, k, p = (b.i64(size[c]) for c in "ikj")
+        x, m = b.reshape(x, [b.i64(size[c]) for c in a]), b.reshape(m, [b.i64(size[c]) for c in w])
+
+        def element(b: Builder, i: Value, j: Value) -> Value:
+            at = {"i": i, "j": j}
+            term = lambda b, q: product(b, x, [{**at, "k": q}[c] for c in a], m, [{**at, "k": q}[c] for c in w])  # noqa: E731
+            return b.reduce("sum", [k], term, "chain")
+
+        return [b.tabulate([n, p], element)]
+
+    module = function([tensor(2), tensor(2)], None, body)
+    operands = reals(*(size[c] for c in a)), reals(*(size[c] for c in w))
+    tensors = compare(module, *operands, target=Target(16, 16, 64))
+    (kernel,) = (k for name, k in tensors.kernels.items() if name.startswith("product"))
+    assert kernel.notes[-1].startswith("panels")
+    assert len(kernel.outputs) == (3 if a == "ki" else 2)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (20, 37), (33, 16), (16, 33)])
 @pytest.mark.parametrize("elem", [Elem.F32, Elem.F64])
 def test_softmax_and_sums(shape: tuple[int, int], elem: Elem) -> None:

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 VALUES = 16  # operands of a failed check that are kept
 CLASSES = 1024  # lists of free buffers
+WORKERS = 63  # threads beside the one that runs the program, at most
 
 
 class Reason(IntEnum):
@@ -49,6 +50,17 @@ FIELDS = (
     Field("tape_begin", 64),
     Field("tape_end", 64),
     Field("classes", 64, CLASSES),
+    Field("threads", 64),         # how many the program may use; set from outside
+    Field("workers", 64),         # how many threads run beside the program's own
+    Field("pool_word", 64),       # see backends/llvm/pool.py
+    Field("pool_done", 64),       # chunks that are done
+    Field("pool_sleepers", 64),   # threads that wait to be woken
+    Field("pool_quit", 64),
+    Field("pool_part", 64),       # what the chunks run: a function, its environment, iterations of a chunk and of all
+    Field("pool_env", 64),
+    Field("pool_size", 64),
+    Field("pool_count", 64),
+    Field("pool_threads", 64, WORKERS),
 )  # fmt: skip
 
 

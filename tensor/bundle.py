@@ -1,0 +1,143 @@
+"""Bundles: nodes that go through the same rows become one kernel, a row after the other.
+
+    m[i] = max[j] x[i, j]                       for i {
+    e[i, j] = exp(x[i, j] - m[i])                 m = max[j] x[i, j]
+    s[i] = sum[j] e[i, j]               ->        for j { y[i, j] = exp(x[i, j] - m) }
+    y[i, j] = e[i, j] / s[i]                      s = sum[j] y[i, j]
+                                                  for j { y[i, j] = y[i, j] / s } }
+
+Each node would go through all the memory that the one before it wrote; in a bundle a row stays in the cache from the first node
+to the last. What only the bundle reads needs no memory of its own: one number a row is a variable, and a row may lie where
+a later result of the same kind will.
+
+A bundle is a run of neighbouring nodes of a graph: reductions whose outputs are the rows (at least one), and element-wise nodes over the rows
+and more. All have the same first extents, and whatever one reads of another is of its own row. Products (a tile reuses what it
+loads for many rows), calls, scatters and searches stay alone.
+
+Requires: a fused graph. Preserves: every result to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from tlc.frontend.types import Elem
+from tlc.ssa.reductions import ONE_BY_ONE
+from tlc.tensor.graph.index import equal
+from tlc.tensor.graph.ir import Graph, Node, Tensor, axes_of, axis, loads, sources, walk
+
+MOST = 8  # nodes in a bundle
+MOST_INPUTS = 24
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Nodes over the same `depth` first axes. `results` are what others read; `variables` are one number a row; `lent` tensors lie
+    in the memory of a later result.
+    """
+
+    nodes: tuple[Node, ...]
+    depth: int
+    results: tuple[Tensor, ...]
+    variables: frozenset[Tensor]
+    lent: dict[Tensor, Tensor]
+
+
+def bundles(graph: Graph, nodes: Sequence[Node]) -> list[Bundle | Node]:
+    """The nodes in their order, neighbours bundled where that pays."""
+    out: list[Bundle | Node] = []
+    run: list[Node] = []
+    for node in nodes:
+        if run and not (_depth([*run, node]) and _belongs(run, node) and _may_wait(graph, run, node)):
+            out += _closed(graph, nodes, run)
+            run = []
+        run.append(node)
+    return out + _closed(graph, nodes, run)
+
+
+def _closed(graph: Graph, nodes: Sequence[Node], run: list[Node]) -> list[Bundle | Node]:
+    depth = _depth(run) if len(run) > 1 else 0
+    if not depth or not any(n.reduction for n in run):
+        return list(run)
+    needed = set(graph.kept).union(*(sources(n) for n in nodes if n not in run))
+    inner = [t for n in run for t in n.results if t not in needed]
+    variables = frozenset(t for t in inner if t.rank == depth)
+    lent = {}
+    for t in inner:
+        home = None if t.rank == depth else _home(run, t)
+        if home is not None and home not in lent.values():
+            lent[t] = home
+    results = tuple(t for n in run for t in n.results if t not in variables and t not in lent)
+    return [Bundle(tuple(run), depth, results, variables, lent)]
+
+
+def _depth(run: Sequence[Node]) -> int:
+    """How many axes the rows of these nodes have; 0 if they do not go together."""
+    ranks = {n.rank for n in run if n.reduction}
+    depth = ranks.pop() if ranks else min(n.rank for n in run) - 1
+    if ranks or depth < 1 or len(run) > MOST or not all(map(_may_join, run)):
+        return 0
+    first = run[0]
+    for n in run:
+        if n.rank < depth or not all(equal(a, b) for a, b in zip(first.extents[:depth], n.extents[:depth], strict=True)):
+            return 0
+        if n.reduction is None and n.rank == depth and not _reads_variables(run, n):
+            return 0
+    own = {t for n in run for t in n.results}
+    rows = tuple(axis(k) for k in range(depth))
+    for n in run:
+        for e in loads(n):
+            if e.data.tensor in own and (e.args[:depth] != rows or e.data.shape != e.data.tensor.shape):
+                return 0
+    if len({t for n in run for t in sources(n)} - own) > MOST_INPUTS:
+        return 0
+    return depth
+
+
+def _may_join(node: Node) -> bool:
+    if node.scatter or any(e.op in ("apply", "whole") or e.elem is Elem.STR for e in walk(node.roots)):
+        return False
+    r = node.reduction
+    if r is None:
+        return True
+    return r.op not in ("argmax", "argmin") and r.order not in ONE_BY_ONE and len(r.terms) == 1 and not axes_of(r.extents)
+
+
+def _reads_variables(run: Sequence[Node], node: Node) -> bool:
+    """Whether a node of one number a row has to do with others of the run."""
+    return any(set(n.results) & sources(node).keys() for n in run)
+
+
+def _belongs(run: Sequence[Node], node: Node) -> bool:
+    """Whether a node reads what the run makes or reads."""
+    known = {t for n in run for t in (*n.results, *sources(n)) if t.rank}
+    return bool(known & sources(node).keys())
+
+
+def _may_wait(graph: Graph, run: Sequence[Node], node: Node) -> bool:
+    """Whether the nodes of a run may be done only when this one is."""
+    place = graph.place(node)
+    for n in run:
+        if any(graph.taken.get(t, inf) < place for t in sources(n)):
+            return False
+        if any(graph.wanted.get(t, inf) < place for t in n.results if t in graph.kept):
+            return False
+    return True
+
+
+def _home(run: Sequence[Node], tensor: Tensor) -> Tensor | None:
+    """A result of the last reader that is stored, element by element, where the tensor was read."""
+    readers = [n for n in run if tensor in sources(n)]
+    if not readers or readers[-1].reduction:
+        return None
+    last = readers[-1]
+    here = tuple(axis(k) for k in range(last.rank))
+    if any(e.args != here for e in loads(last) if e.data.tensor is tensor):
+        return None
+    return next((t for t in last.results if t.elem is tensor.elem and t.rank == tensor.rank and _same_shape(t, tensor)), None)
+
+
+def _same_shape(a: Tensor, b: Tensor) -> bool:
+    return all(equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))

@@ -1,0 +1,68 @@
+"""Other names for the parameters of a kernel: kernels are compared under names that say nothing, and shown under those of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tlc.tensor.kernel.ir import Apply, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Op, Stmt, Store, Var, statements
+
+
+def renamed(kernel: Kernel, wanted: Mapping[str, str]) -> Kernel:
+    """The kernel with parameters renamed as wanted, with a number behind what would otherwise be there twice."""
+    taken = {x.var.name if isinstance(x, For | Let) else x.buffer.name for x in statements(kernel.body) if isinstance(x, For | Let | Declare)}
+    names: dict[str, str] = {}
+    for p in (*kernel.outputs, *kernel.inputs):
+        base = wanted.get(p.name, p.name)
+        name, k = base, 1
+        while name in taken:
+            k += 1
+            name = f"{base}_{k}"
+        taken.add(name)
+        names[p.name] = name
+    return _Renaming(names).kernel(kernel)
+
+
+class _Renaming:
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def kernel(self, k: Kernel) -> Kernel:
+        inputs = tuple(self.buffer(p) if isinstance(p, Buffer) else self.var(p) for p in k.inputs)
+        return replace(k, outputs=tuple(map(self.buffer, k.outputs)), inputs=inputs, body=self.body(k.body))
+
+    def var(self, v: Var) -> Var:
+        return Var(self.names[v.name], v.elem) if v.name in self.names else v
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return replace(b, name=self.names[b.name], shape=tuple(map(self.expr, b.shape))) if b.name in self.names else b
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(map(self.stmt, body))
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For():
+                work = None if s.work is None else self.expr(s.work)
+                return replace(s, start=self.expr(s.start), stop=self.expr(s.stop), body=self.body(s.body), work=work)
+            case Let():
+                return Let(s.var, self.expr(s.value))
+            case Store():
+                return Store(self.buffer(s.buffer), tuple(map(self.expr, s.indices)), self.expr(s.value))
+            case If():
+                return If(self.expr(s.cond), self.body(s.then), self.body(s.other))
+            case Declare():
+                return s
+
+    def expr(self, e: Expr) -> Expr:
+        match e:
+            case Var():
+                return self.var(e)
+            case Load():
+                return Load(self.buffer(e.buffer), tuple(map(self.expr, e.indices)))
+            case Apply():
+                return replace(e, args=tuple(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in e.args))
+            case Op():
+                return Op(e.op, e.elem, tuple(map(self.expr, e.args)))
+            case _:
+                return e
