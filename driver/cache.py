@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from tlc.backends.llvm import jit
-from tlc.backends.llvm.program import Executable, Tables
+from tlc.backends import cpu
+from tlc.backends.program import Executable, Tables
 from tlc.driver.options import Options
 from tlc.frontend import disk_cache
 from tlc.frontend.source import NOWHERE, Source
@@ -48,6 +48,7 @@ class Entry:
     files: tuple[tuple[str, bytes], ...]  # the program's other source files: path and hash of the text
     objects: tuple[str, ...]  # keys
     tables: Tables
+    host: str
 
 
 class Cache:
@@ -79,7 +80,7 @@ class Cache:
             if data is None:
                 return None
             objects[key] = data
-        return Executable(objects, entry.tables)
+        return Executable(objects, entry.tables, entry.host)
 
     def keep(self, command: str, executable: Executable, sources: Sequence[Source]) -> None:
         """Remember what a command gave. `sources` are the program's own files, the one of the command first."""
@@ -87,7 +88,7 @@ class Cache:
         for key, data in executable.objects.items():
             if not self._path(key, "object").exists():  # it may have come from elsewhere, or be gone by now
                 self[key] = data
-        self._write(self._path(command, "program"), _pack(Entry(files, tuple(executable.objects), executable.tables)))
+        self._write(self._path(command, "program"), _pack(Entry(files, tuple(executable.objects), executable.tables, executable.host)))
 
     # ------------------------------------------------------------ the folder
 
@@ -126,7 +127,18 @@ class Cache:
 
 def command_key(source: Source, options: Options, args: Sequence[str]) -> str:
     """What a run is made from, as far as it is known before the program is parsed."""
-    return repr((jit.machine_name(), _absolute(source.path), source.path, source.text, options, tuple(args)))
+    return repr((_machine(options.host), _absolute(source.path), source.path, source.text, options, tuple(args)))
+
+
+def _machine(host: str) -> str:
+    """What machine code depends on besides the text. Kernels are LLVM's with any host, so its version counts with any."""
+    if host == "llvm":
+        from tlc.backends.llvm import jit
+
+        return jit.machine_name()
+    import llvmlite  # only its version
+
+    return f"llvmlite {llvmlite.__version__}, {cpu.name()}"
 
 
 @cache

@@ -31,7 +31,7 @@ OK, FAILED, USAGE, COMPILE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
 FLAGS = (
     Flag("level", Elem.I64, 2, "how much to optimize", words=(("-O0", 0), ("-O1", 1), ("-O2", 2))),
     Flag("interp", Elem.BOOL, False, "run the interpreter of unoptimized SSA: slow, plain, the meaning of the language"),
-    Flag("threads", Elem.I64, 1, "threads of the running program"),
+    Flag("threads", Elem.I64, 0, "threads of the running program; 0: TLC_THREADS, or as many as there are cores"),
     Flag("host", Elem.STR, "llvm", "what makes the scalar code", choices=("llvm", "x86")),
     Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=("cpu", "cuda", "cuda-emulated")),
     Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
@@ -43,9 +43,9 @@ FLAGS = (
 )
 # fmt: on
 
-STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "llvm")
+STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "llvm", "c")
 EARLY_STAGES = ("tokens", "ast", "typed")  # those that the values of main's flags cannot change
-STAGES_TO_COME = ("mir", "asm", "c", "cuda", "ptx")
+STAGES_TO_COME = ("mir", "asm", "cuda", "ptx")
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,24 @@ class Request:
     def form(self) -> str:
         return str(self.flags["error_format"])
 
+    @property
+    def threads(self) -> int:
+        """How many threads a program may use."""
+        return int(self.flags["threads"]) or _threads_of_environment() or len(os.sched_getaffinity(0))
+
     def options(self, values: Mapping[str, Value] | None = None) -> Options:
         from tlc.driver.options import Options
 
         disable = tuple(name for name in str(self.flags["disable"]).split(",") if name)
         return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values, bool(self.flags["strict_fp"]))
+
+
+def _threads_of_environment() -> int:
+    """What `TLC_THREADS` says, 0 if it says nothing."""
+    text = os.environ.get("TLC_THREADS", "").strip() or "0"
+    if not text.isdecimal():
+        raise UsageError(f"`TLC_THREADS` needs a number of threads, found `{text}`")
+    return int(text)
 
 
 # ---------------------------------------------------------------- the entry
@@ -145,10 +158,8 @@ def _refuse(request: Request) -> None:
         if value != supported:
             raise UsageError(f"`--{name} {value}` is not supported yet")
     threads = int(request.flags["threads"])
-    if threads < 1:
+    if threads < 0:
         raise UsageError(f"`--threads` needs a number of threads, found {threads}")
-    if threads > 1:
-        raise UsageError(f"`--threads {threads}` is not supported yet: programs run on one thread")
 
 
 # ---------------------------------------------------------------- the commands
@@ -199,7 +210,7 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
         executable = pipeline.build(program, request.options(values), kept)
         if not program.warnings:  # they are said again each time
             kept.keep(command, executable, program.sources)
-    Native(executable, services).run()
+    Native(executable, services, request.threads).run()
 
 
 def _front(request: Request, source: Source) -> Program:
@@ -309,7 +320,7 @@ def _repl(request: Request) -> int:
     from tlc.driver.entries import Session
     from tlc.driver.repl import Repl
 
-    session = Session(request.options({}), bool(request.flags["interp"]))
+    session = Session(request.options({}), bool(request.flags["interp"]), request.threads)
     return Repl(session, STAGES, lambda error, words: _answer(error, words, request.form)).run(sys.stdin)
 
 

@@ -35,8 +35,8 @@ from tlc.ssa.lower import layout
 class Session:
     """Mutable: `run` goes from state to state. `texts` are the entries in order, `before` is the state that the last of them found."""
 
-    def __init__(self, options: Options, interpreted: bool = False) -> None:
-        self.options, self.interpreted = options, interpreted
+    def __init__(self, options: Options, interpreted: bool = False, threads: int = 1) -> None:
+        self.options, self.interpreted, self.threads = options, interpreted, threads
         self.state = self.before = State()
         self.values: dict[int, list[Any]] = {}  # leaves, by slot
         self.objects: dict[str, bytes] = {}  # machine code of this session
@@ -67,7 +67,7 @@ class Session:
         if self.interpreted:
             pipeline.interpret(entry.program, self.options, services)
         else:
-            native = Native(pipeline.build(entry.program, self.options, self.objects), services)
+            native = Native(pipeline.build(entry.program, self.options, self.objects), services, self.threads)
             try:
                 native.run()
             finally:

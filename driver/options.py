@@ -17,3 +17,6 @@ class Options:
     disable: tuple[str, ...] = ()
     flags: Flags | None = None
     strict: bool = False  # reductions of reals from left to right, without fused multiply-adds
+    host: str = "llvm"  # what makes machine code of the host's functions: "llvm" | "x86"
+    passes: tuple[str, ...] | None = None  # in place of the level's, behind those that every level needs
+    registers: str = "all"  # how many registers own code may use: "all" | "few" (three of each kind, for tests)

@@ -7,15 +7,15 @@ it runs. A stage that works in place gives the same module on; whoever wants an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from tlc.backends.llvm import jit
-from tlc.backends.llvm.host import emit as emit_program
-from tlc.backends.llvm.host import emit_llvm
-from tlc.backends.llvm.program import Executable
-from tlc.backends.llvm.target import host_target
+from tlc.backends import cpu
+from tlc.backends.llvm import host as llvm
+from tlc.backends.program import Executable, Store
 from tlc.driver.options import Options
 from tlc.driver.specialize import specialize
+from tlc.driver.watch import NOBODY, Watch
 from tlc.frontend import ast_text, typed_text
 from tlc.frontend.check import check
 from tlc.frontend.parser import parse
@@ -34,9 +34,12 @@ from tlc.tensor.derivative import differentiate, differentiates
 from tlc.tensor.flatten import flatten
 from tlc.tensor.graph.text import print_graph
 from tlc.tensor.kernel.text import print_kernels
+from tlc.tensor.lower import Tensors
 from tlc.tensor.lower import lower as lower_tensors
 from tlc.tensor.memory import plan
 from tlc.tensor.ownership import verify_ownership
+
+Stage = tuple[str, Callable[[], str], Any]  # its name, its text, its value
 
 
 def front(source: Source) -> Program:
@@ -44,45 +47,96 @@ def front(source: Source) -> Program:
     return check(parse(source))
 
 
-def middle(program: Program, options: Options) -> Iterator[tuple[str, Callable[[], str], Any]]:
-    """typed AST -> SSA -> host SSA and kernels -> LLVM: each stage by name, with its text and its value."""
+def middle(program: Program, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
+    """typed AST -> SSA -> host SSA and kernels -> what a backend makes of them."""
+    with watch.stage("ssa"):
+        module = lower(program)
+    if options.strict:
+        make_strict(module)
+    yield "cfg", lambda: print_module(module), module
+    with watch.stage("ssa"):
+        construct(module)
+        if options.flags is not None:
+            specialize(module, program.main or "main", [f.name for f in program.flags], options.flags)
+    if options.verify:
+        verify(module)
+    yield "ssa", lambda: print_module(module), module
+    yield from optimized(module, options, watch)
+
+
+def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
+    """SSA, specialized to a run -> better SSA -> host SSA and kernels."""
 
     def step(stage: Callable[[Module], object]) -> None:
-        stage(module)
+        with watch.stage(stage.__name__):
+            stage(module)
         if options.verify:
             verify(module)
 
     def optimize(level: int) -> None:
-        passes.run(module, passes.LEVELS[level], options.verify, options.disable)
+        watch.passes(module, passes.chosen(passes.LEVELS, level, options.passes), options)
 
-    def orders() -> None:
-        if options.strict:
-            make_strict(module)
-
-    module = lower(program)
-    orders()
-    yield "cfg", lambda: print_module(module), module
-    step(construct)
-    if options.flags is not None:
-        step(lambda m: specialize(m, program, options.flags or {}))
-    yield "ssa", lambda: print_module(module), module
     optimize(2 if differentiates(module) else options.level)  # a derivative follows the form of the code, which sets the order of its sums
     step(flatten)  # derivatives want scalar regions: one rule for a load then covers every comprehension
     step(differentiate)
-    orders()  # of the reductions that derivatives are made of
+    if options.strict:
+        make_strict(module)  # the reductions that derivatives are made of
     optimize(options.level)
     step(flatten)  # what a lifted derivative brought
     optimize(options.level)
     yield "opt", lambda: print_module(module), module
-    tensors = lower_tensors(module, host_target())
+    with watch.stage("kernels"):
+        tensors = lower_tensors(module, cpu.vectors())
     yield "graph", lambda: "\n".join(map(print_graph, tensors.graphs)), tensors
     yield "kernels", lambda: print_kernels(tensors.kernels), tensors
-    takes = plan(module, tensors.kernels)
+    yield from planned(tensors, options, watch)
+
+
+def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
+    """host SSA and kernels -> the same with buffers, and what the backends make of them."""
+    module, kernels = tensors.module, tensors.kernels
+    watch.passes(module, passes.chosen(passes.HOST_LEVELS, options.level, options.passes), options, "host")
+    with watch.stage("memory"):
+        takes = plan(module, kernels)
     if options.verify:
         verify(module, "host")
-        verify_ownership(module, takes, tensors.kernels)
+        verify_ownership(module, takes, kernels)
+    yield from backends(tensors, options)
+
+
+def backends(tensors: Tensors, options: Options) -> Iterator[Stage]:
+    """Host SSA with buffers, and the texts that backends make of it."""
+    module, kernels = tensors.module, tensors.kernels
     yield "memory", lambda: print_module(module), tensors
-    yield "llvm", lambda: emit_llvm(module, tensors.kernels), tensors
+    yield "mir", lambda: own_text(tensors, options, allocated=False), tensors
+    yield "asm", lambda: own_text(tensors, options, allocated=True), tensors
+    yield "llvm", lambda: llvm.emit_llvm(module, kernels, options.host), tensors
+
+
+def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:
+    """Host SSA with buffers, and its kernels, as machine code; objects that `store` has are not compiled again."""
+    if options.host == "x86":
+        from tlc.backends.x86 import build as own
+
+        return own.build(tensors.module, tensors.kernels, store, options.registers, options.verify, watch)
+    from tlc.backends.llvm import jit  # loads LLVM
+
+    with watch.stage("llvm"):
+        return jit.build(llvm.emit(tensors.module, tensors.kernels), store)
+
+
+def own_text(tensors: Tensors, options: Options, allocated: bool) -> str:
+    """The host's functions as machine IR, or as machine code with its registers and source lines."""
+    from tlc.backends.x86 import build as own
+
+    if allocated:
+        return own.assembly(tensors.module, tensors.kernels, options.registers)
+    return own.machine_ir(tensors.module, tensors.kernels)
+
+
+def hosts() -> tuple[str, ...]:
+    """The hosts that this machine has."""
+    return ("llvm",) if cpu.missing_for_own_code() else ("llvm", "x86")
 
 
 def emit(source: Source, stage: str, options: Options) -> str:
@@ -93,13 +147,24 @@ def emit(source: Source, stage: str, options: Options) -> str:
     program = check(tree)
     if stage == "typed":
         return typed_text.print_program(program)
+    if stage == "c":
+        return as_c(program, options, source.path)
     return next(text() for name, text, _ in middle(program, options) if name == stage)
 
 
-def build(program: Program, options: Options, store: jit.Store) -> Executable:
-    """`main` and what it needs as machine code; objects that `store` has are not compiled again."""
-    tensors = next(value for name, _, value in middle(program, options) if name == "llvm")
-    return jit.build(emit_program(tensors.module, tensors.kernels), store)
+def as_c(program: Program, options: Options, title: str) -> str:
+    """The kernels as C, and the functions that they apply. Elementary functions stay calls: there they have names."""
+    from tlc.backends.c.unit import emit as emit_c
+
+    module = next(value for name, _, value in middle(program, options) if name == "opt")
+    tensors = lower_tensors(module, replace(cpu.vectors(), expands=False))
+    _, _, tensors = next(stage for stage in planned(tensors, options) if stage[0] == "memory")
+    return emit_c(tensors.kernels, tensors.module, title)
+
+
+def build(program: Program, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:
+    """`main` and what it needs as machine code."""
+    return machine_code(next(value for name, _, value in middle(program, options, watch) if name == "memory"), options, store, watch)
 
 
 def interpret(program: Program, options: Options, services: Services) -> None:

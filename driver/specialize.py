@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tlc.frontend.typed import Program
 from tlc.ssa.ir import Instr, Module
 
 
-def specialize(module: Module, program: Program, values: Mapping[str, bool | int | float | str]) -> None:
-    """Put constants for the parameters of `main` (all scalars), in place. `values` has one for each flag, by name."""
-    assert program.main is not None
-    main = module.functions[program.main]
-    entry = main.body.entry
+def specialize(module: Module, main: str, names: Sequence[str], values: Mapping[str, bool | int | float | str]) -> None:
+    """Put constants for the parameters of `main` (all scalars), in place. `names` are those of the flags, in order; `values` has one for
+    each.
+    """
+    function = module.functions[main]
+    entry = function.body.entry
     constants = []
-    for param, flag in zip(entry.params, program.flags, strict=True):
-        constant = Instr("const", (), (param.type,), {"value": values[flag.name]}, span=main.span, names=(flag.name,))
+    for param, name in zip(entry.params, names, strict=True):
+        constant = Instr("const", (), (param.type,), {"value": values[name]}, span=function.span, names=(name,))
         constant.block = entry
         param.replace_by(constant.result)
         constants.append(constant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tlc.frontend.source import Span
+from tlc.frontend.source import NOWHERE, Span
 
 
 class Severity(Enum):
@@ -47,8 +47,10 @@ class CompileError(Exception):
 
 
 class InternalError(Exception):
-    """A failure inside the compiler, never the user's mistake. `where` names the pass, function and instruction."""
+    """A failure inside the compiler, never the user's mistake. `where` names the pass, function and instruction; `span` is its place in a
+    source, where it has one: then a command that reads an intermediate form from a file can show the fault there.
+    """
 
-    def __init__(self, message: str, where: str = "") -> None:
+    def __init__(self, message: str, where: str = "", span: Span = NOWHERE) -> None:
         super().__init__(f"{where}: {message}" if where else message)
-        self.where = where
+        self.message, self.where, self.span = message, where, span

@@ -8,6 +8,8 @@ right by the arithmetic itself or by a `select`, so that every lane of a vector 
 Largest errors, in units in the last place, over the whole range: exp 1, log 1, sin and cos 1.5, expm1, log1p, tanh, tan and erf 4,
 pow 1 (f32) and 8 (f64). An angle of 2^51 or more, where neighbours are half a radian apart, counts as 0.
 
+`iterations` is of integers, written so for the same reason: passes see one op, and every backend expands it alike.
+
 Sources: reduction by Cody and Waite (1980); log by the series of fdlibm (Sun, 1993); sine and cosine kernels by fdlibm
 (f64) and Cephes (Moshier; f32); erf by interpolation of erf(x)/x in x^2 and of exp(x^2) erfc(x) in (x - 3)/(x + 3) at
 Chebyshev nodes.
@@ -26,6 +28,7 @@ from tlc.frontend.types import Elem
 FUNCTIONS: dict[str, int] = {
     "exp": 1, "expm1": 1, "log": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1, "erf": 1, "pow": 2,
 }  # fmt: skip
+INTEGER_FUNCTIONS: dict[str, int] = {"iterations": 3}
 
 
 class Arith(Protocol):
@@ -434,7 +437,28 @@ def _two_sum(a: Num, b: Num) -> tuple[Num, Num]:
     return s, (a - (s - t)) + (b - t)
 
 
+def iterations(lo: Num, hi: Num, step: Num) -> Num:
+    """How many of lo, lo + step, lo + 2 * step, ... come before hi. The step is not 0: a check stands before.
+
+    It is the difference of the quotients by `step` of the last number in the range and of the first, and one more where the
+    remainder of the last is not behind that of the first: no intermediate result is larger than the range, so nothing wraps.
+    """
+    up = step > 0
+    last = hi - select(up, step.of(1), step.of(-1))
+    quotients = last.op("floordiv", step) - lo.op("floordiv", step)
+    first_rest, last_rest = lo.op("mod", step), last.op("mod", step)
+    more = _either(up, last_rest.test("ge", first_rest), first_rest.test("ge", last_rest)).op("convert", elem=Elem.I64)
+    runs = _either(up, lo < hi, hi < lo)
+    return select(runs, quotients + more, step.of(0))
+
+
+def _either(cond: Num, yes: Num, no: Num) -> Num:
+    """`yes` where the condition holds, else `no`, of bools."""
+    return Num(cond.arith, Elem.BOOL, cond.arith.op("select", Elem.BOOL, cond.value, yes.value, no.value))
+
+
 _TABLE: dict[str, Callable[..., Num]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "sin": sin, "cos": cos, "tan": tan, "tanh": tanh, "erf": erf, "pow": pow,
+    "iterations": iterations,
 }  # fmt: skip
-assert set(_TABLE) == set(FUNCTIONS), "an elementary function has no expansion"
+assert set(_TABLE) == {*FUNCTIONS, *INTEGER_FUNCTIONS}, "an elementary function has no expansion"

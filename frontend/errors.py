@@ -593,9 +593,9 @@ _ROWS = [
     ErrorRow(
         "R0010",
         "recursion too deep",
-        "Functions call each other deeper than the stack is high.",
-        "fn down(n: i64) -> i64 = if n == 0 { 0 } else { 1 + down(n + 1) }\n\nfn main() {\n  print(down(1))\n}\n",
-        "fn down(n: i64) -> i64 = if n == 0 { 0 } else { 1 + down(n - 1) }\n\nfn main() {\n  print(down(1))\n}\n",
+        "Functions call each other deeper than the stack is high. A call of itself as a function's last act takes no stack.",
+        "fn down(n: i64) -> i64 = if n == 0 { 0 } else { max(n, down(n + 1)) }\n\nfn main() {\n  print(down(1))\n}\n",
+        "fn down(n: i64) -> i64 = if n == 0 { 0 } else { max(n, down(n - 1)) }\n\nfn main() {\n  print(down(1))\n}\n",
     ),
     ErrorRow(
         "R0011",

@@ -183,7 +183,9 @@ class Inst:
 
 
 class Block:
-    """`depth` is how many loops it stands in; `cold` marks what hardly ever runs. The allocator weighs by them, the layout orders by them."""
+    """`depth` is how many loops it stands in; `cold` marks what hardly ever runs. The allocator weighs by them, the layout orders by
+    them.
+    """
 
     __slots__ = ("cold", "depth", "insts", "name", "params")
 

@@ -442,6 +442,30 @@ def _run(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> 
     return _fill(self, instr, [np.asarray(y) for y in operands[:count]], operands[count:])
 
 
+def _load(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    x, position = operands
+    return (x[_place(position, x, instr)],)
+
+
+def _store(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    x, position, element = operands
+    at = _place(position, x, instr)
+    if instr.operands[0] in frame.owned and self.owners.dies(instr.operands[0], instr):
+        frame.owned.remove(instr.operands[0])
+    else:
+        x = np.array(x)
+    x[at] = element
+    frame.owned.add(instr.result)
+    return (x,)
+
+
+def _place(position: Any, x: Array, instr: Instr) -> tuple[int, ...]:
+    """The indices of a row-major position."""
+    if not 0 <= position < x.size:
+        raise InternalError(f"position {position} is out of range for {x.shape}", f"`{instr.op}` at {instr.span}")
+    return tuple(int(i) for i in np.unravel_index(int(position), x.shape))
+
+
 def _alloc(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     return (_fit(_undefined(_extents(operands, instr), instr.result.type.elem), instr.result.type),)
 
@@ -480,6 +504,8 @@ _OPS: dict[str, Run] = {
     "get": _get,
     "set": _set,
     "launch": _launch,
+    "load": _load,
+    "store": _store,
     "run": _run,
     "alloc": _alloc,
     "copy": _copy,

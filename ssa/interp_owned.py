@@ -18,7 +18,7 @@ from __future__ import annotations
 from tlc.ssa.ir import Block, Instr, Region, Terminator, User, Value
 from tlc.ssa.liveness import Liveness, liveness, reads
 
-LOOKS = frozenset({"index", "dim", "update", "reshape", "check", "format", "print"})  # ops that keep no operand, nor give one back
+LOOKS = frozenset({"index", "load", "dim", "update", "store", "reshape", "check", "format", "print"})  # ops that keep no operand, nor give one back
 
 
 def shared(instr: Instr) -> tuple[Value, ...]:

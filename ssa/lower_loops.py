@@ -96,26 +96,10 @@ def _body(
 
 
 def _iterations(fn: FunctionLowering, lo: Value, hi: Value, step: Value, known: object, span: Span) -> Value:
-    """How often `for i in lo..hi by step` runs.
-
-    Going up by 1 it is max(hi - lo, 0). Otherwise it is the difference of the quotients by `step` of the first and the last number in
-    the range, and one more where the remainder of the last is not behind that of the first: no intermediate
-    result is larger than the range, so nothing wraps.
-    """
-    zero, one = fn.const(0, span=span), fn.const(1, span=span)
+    """How often `for i in lo..hi by step` runs: going up by 1 it is max(hi - lo, 0)."""
+    zero = fn.const(0, span=span)
     if known == 1:
         return fn.op("max", fn.op("sub", hi, lo, span=span), zero, span=span)
     if known is None:
         fn.check("range", fn.op("ne", step, zero, type=BOOL, span=span), "the step of a range is 0", span=span)
-    up = fn.op("gt", step, zero, type=BOOL, span=span)
-    last = fn.op("sub", hi, fn.op("select", up, one, fn.const(-1, span=span), type=I64, span=span), span=span)
-    quotients = fn.op("sub", fn.op("floordiv", last, step, span=span), fn.op("floordiv", lo, step, span=span), span=span)
-    first_rest, last_rest = fn.op("mod", lo, step, span=span), fn.op("mod", last, step, span=span)
-
-    def by_direction(above: tuple[Value, Value], below: tuple[Value, Value], op: str) -> Value:
-        ups, downs = fn.op(op, *above, type=BOOL, span=span), fn.op(op, *below, type=BOOL, span=span)
-        return fn.op("select", up, ups, downs, type=BOOL, span=span)
-
-    more = fn.op("convert", by_direction((last_rest, first_rest), (first_rest, last_rest), "ge"), type=I64, span=span)
-    runs = by_direction((lo, hi), (hi, lo), "lt")
-    return fn.op("select", runs, fn.op("add", quotients, more, span=span), zero, type=I64, span=span)
+    return fn.op("iterations", lo, hi, step, span=span)

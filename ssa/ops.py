@@ -33,6 +33,8 @@ progress_begin label n -> p;  progress_tick p i -> ;  progress_end p ->
 push      v -> ;  pop -> v                         the tape of reverse mode
 get -> v;  set v ->                                attr var: variables before SSA construction only
 launch    n.. a.. -> y..                           attr kernel: first the extents of each result in order, then the kernel's inputs
+load      x off -> v                               x has rank 1 or more; the scalar at row-major position off of x, in range
+store     x off v -> y                             x with the scalar at row-major position off replaced by v
 alloc     n1..nr -> y                              memory plan: an undefined buffer
 run       y.. a.. -> y'..                          memory plan: `launch` into given buffers; y' are those buffers
 copy      x -> y;  free x ->                       memory plan
@@ -80,7 +82,9 @@ ROWS: dict[str, Row] = {
         Row("pop", effect="io"),
         Row("get", attrs=("var",), stage="cfg"),
         Row("set", effect="io", attrs=("var",), stage="cfg"),
-        Row("launch", attrs=("kernel",), stage="host"),
+        Row("launch", effect="check", attrs=("kernel",), stage="host"),
+        Row("load", stage="host"),
+        Row("store", stage="host"),
         Row("alloc", effect="io", stage="host"),
         Row("run", effect="io", attrs=("kernel",), stage="host"),
         Row("copy", stage="host"),

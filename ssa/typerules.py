@@ -306,6 +306,25 @@ def _launch(site: Site) -> Types:
     return results
 
 
+def _load(site: Site) -> Types:
+    x = _tensor_and_place(site, 2)
+    return (Type(x.elem),)
+
+
+def _store(site: Site) -> Types:
+    x = _tensor_and_place(site, 3)
+    _require(site.operands[2] == Type(x.elem), f"the new element is {site.operands[2]}, should be {Type(x.elem)}")
+    return (x,)
+
+
+def _tensor_and_place(site: Site, count: int) -> Type:
+    _require(len(site.operands) == count, f"takes {len(site.operands)} operands, should take {count}")
+    x, at = site.operands[:2]
+    _require(x.rank > 0, f"takes {x}, should take a tensor")
+    _all_i64((at,), "positions")
+    return x
+
+
 def _alloc(site: Site) -> Types:
     _all_i64(site.operands, "extents")
     (type,) = _given(site, 1)
@@ -345,6 +364,8 @@ RULES: dict[str, Rule] = {
     "get": _produces_one,
     "set": _consumes_one,
     "launch": _launch,
+    "load": _load,
+    "store": _store,
     "alloc": _alloc,
     "run": _run,
     "copy": _same,

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.source import NOWHERE
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.ir import BOOL, Block, Function, Instr, Module, Region, Terminator, Type, User, Value, walk
 from tlc.ssa.ops import ROWS
@@ -55,12 +56,13 @@ def verify_function(function: Function, module: Module | None = None, stage: str
     try:
         _Verifier(function, module, stage).run()
     except _Violation as v:
-        raise InternalError(f"{v.message}\n\n{print_function(function)}", f"function {function.name}, {v.where}") from None
+        raise InternalError(f"{v.message}\n\n{print_function(function)}", f"function {function.name}, {v.where}", v.span) from None
 
 
 class _Violation(Exception):
-    def __init__(self, message: str, where: str) -> None:
-        self.message, self.where = message, where
+    def __init__(self, message: str, thing: User | Block | Region) -> None:
+        self.message, self.where = message, _say(thing)
+        self.span = getattr(thing, "span", NOWHERE)
 
 
 def _say(thing: User | Block | Region) -> str:
@@ -85,7 +87,7 @@ class _Verifier:
 
     def require(self, holds: bool, message: str, where: User | Block | Region) -> None:
         if not holds:
-            raise _Violation(message, _say(where))
+            raise _Violation(message, where)
 
     def run(self) -> None:
         self.require(self.function.body.parent is self.function, "the body's parent is another", self.function.body)
@@ -159,7 +161,7 @@ class _Verifier:
         try:
             check_instr(instr, self.module)  # 6
         except InternalError as e:
-            raise _Violation(str(e), _say(instr)) from None
+            raise _Violation(str(e), instr) from None
         stage = ROWS[instr.op].stage if instr.op in ROWS else "ssa"
         self.require(stage in ("ssa", self.stage), f"an op of stage `{stage}` in stage `{self.stage}`", instr)  # 11
         self.require(not (nested and instr.op in _OUTSIDE_REGIONS), "inside a region", instr)  # 12

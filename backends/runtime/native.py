@@ -11,14 +11,13 @@ import ctypes
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import numpy as np
 
-from tlc.backends.llvm import jit
-from tlc.backends.llvm.context import FIELDS, SERVICES, Reason
-from tlc.backends.llvm.program import ENTRY, Executable, Extern
+from tlc.backends.context import FIELDS, SERVICES, Reason
+from tlc.backends.program import ENTRY, Executable, Extern, Foreign
 from tlc.backends.runtime.stop import RuntimeStop
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.narrow_reals import from_memory, to_memory
@@ -36,7 +35,7 @@ _CTYPES = {32: ctypes.c_int32, 64: ctypes.c_int64}
 
 
 class Context(ctypes.Structure):
-    """The native context, from the rows of `backends/llvm/context.py`."""
+    """The native context, from the rows of `backends/context.py`."""
 
     _fields_ = [(f.name, _CTYPES[f.bits] * f.count if f.count > 1 else _CTYPES[f.bits]) for f in FIELDS]
 
@@ -44,17 +43,18 @@ class Context(ctypes.Structure):
 _Service = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Main = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-_Trim = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Void = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Native:
-    """One program, loaded. `calls` counts calls into Python by service, `context` keeps the run's figures."""
+    """One program, loaded. `calls` counts calls into Python by service, `context` keeps the run's figures. Kernels share their
+    work among `threads` threads; what they compute does not depend on it.
+    """
 
-    def __init__(self, executable: Executable, services: Services) -> None:
+    def __init__(self, executable: Executable, services: Services, threads: int = 1) -> None:
         self.tables, self.services = executable.tables, services
-        self.loaded = jit.load(executable.objects.values(), self.tables.foreign)
-        self.alloc = _Alloc(self.loaded.address("tlc.alloc"))
-        self.context = Context()
+        self.loaded = _loaded(executable)
+        self.context = Context(threads=threads)
         self.calls: Counter[str] = Counter()
         self.strings = list(self.tables.strings)
         self.handles = dict(self.tables.strings)
@@ -73,6 +73,8 @@ class Native:
         def body() -> None:
             try:
                 status.append(main(ctypes.addressof(self.context)))
+                if self.context.workers:
+                    _Void(self.loaded.address("tlc.disband"))(ctypes.addressof(self.context))
             finally:
                 finished.set()
 
@@ -81,16 +83,26 @@ class Native:
             while not finished.wait(PATIENCE):
                 pass
         except KeyboardInterrupt:
-            self.context.stop = 1
+            while not finished.is_set():
+                self.interrupt()
+                finished.wait(PATIENCE)
             thread.join()
             raise
         thread.join()
         if status[0]:
             self.raise_reason()
 
+    def interrupt(self) -> None:
+        """Ask native code to stop: its loops look at the flag, its recursive functions at the limit of the stack. (A run that has only just
+        begun sets that limit itself, so ask until it has ended.)
+        """
+        self.context.stop = 1
+        self.context.stack_limit = (1 << 63) - 1
+
     def close(self) -> None:
         """Give back the memory that waits to be used again: for a process that goes on. What an early end left in use is lost."""
-        _Trim(self.loaded.address("tlc.trim"))(ctypes.addressof(self.context))
+        if self.context.mallocs:
+            _Void(self.loaded.address("tlc.trim"))(ctypes.addressof(self.context))
 
     def raise_reason(self) -> None:
         """Say in Python why native code returned early."""
@@ -188,13 +200,30 @@ class Native:
             return
         if array.ndim != type.rank:
             raise InternalError(f"`{row.name}` gave a tensor of rank {array.ndim}, declared is {type}", "extern")
-        address = self.alloc(ctypes.addressof(self.context), array.nbytes)
+        alloc = _Alloc(self.loaded.address("tlc.alloc"))
+        address = alloc(ctypes.addressof(self.context), array.nbytes)
         if address is None:
             raise Stop(f"there is no memory for a tensor of {array.nbytes} bytes", row.span, "memory")
         ctypes.memmove(address, array.ctypes.data, array.nbytes)
         slots.put(address)
         for extent in array.shape:
             slots.put(extent)
+
+
+class _Loaded(Protocol):
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        ...
+
+
+def _loaded(executable: Executable) -> _Loaded:
+    """The objects in memory, by the loader of the backend that made them; only that one is imported."""
+    load: Callable[[Iterable[bytes], Iterable[Foreign]], _Loaded]
+    if executable.host == "x86":
+        from tlc.backends.x86.load import load
+    else:
+        from tlc.backends.llvm.jit import load
+    return load(executable.objects.values(), executable.tables.foreign)
 
 
 class _Slots:

@@ -1,0 +1,65 @@
+"""The processor of this machine, as the kernel describes it (`/proc/cpuinfo`): to know it takes no compiler."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tlc.tensor.schedule import Target
+
+# what x86-64-v3 has beyond the baseline, as far as own code uses it
+V3 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c")
+
+_MODEL = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")  # on x86, on ARM
+
+# feature -> bytes of a vector register, how many there are; the first that the processor has
+_VECTORS = (("avx512f", 64, 32), ("avx2", 32, 16), ("asimd", 16, 32))
+
+
+@cache
+def fields() -> Mapping[str, str]:
+    """What is said of the first processor, empty if nothing is."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+            out: dict[str, str] = {}
+            for line in lines:
+                name, colon, value = line.partition(":")
+                if not colon:
+                    break
+                out[name.strip()] = value.strip()
+            return out
+    except OSError:
+        return {}
+
+
+@cache
+def features() -> frozenset[str]:
+    return frozenset((fields().get("flags") or fields().get("Features") or "").split())
+
+
+@cache
+def name() -> str:
+    """What machine code for this processor depends on: its architecture, its model and its features."""
+    return ", ".join([platform.machine(), *(f"{key}={fields()[key]}" for key in _MODEL if key in fields()), *sorted(features())])
+
+
+def vectors() -> Target:
+    """The vector registers, as schedules should know them: they differ with it in speed, never in results."""
+    from tlc.tensor.schedule import Target  # a warm start asks only for the name
+
+    for feature, size, count in _VECTORS:
+        if feature in features():
+            return Target(vector_bytes=size, registers=count)
+    return Target(vector_bytes=16, registers=16)
+
+
+def missing_for_own_code() -> str:
+    """Why the own backend cannot make code for this machine, as the end of a sentence; empty if it can."""
+    if platform.machine() != "x86_64" or platform.system() != "Linux":
+        return f"it makes code for x86-64 on Linux, and this machine is {platform.machine()} on {platform.system()}"
+    absent = [f for f in V3 if f not in features()]
+    return f"it makes code for processors with {', '.join(V3)}, and this one has no {', '.join(absent)}" if absent else ""

@@ -1,0 +1,120 @@
+"""A program on its way to running: LLVM text, then machine code, each with the tables that its numbers refer to.
+
+All is plain data, so that an executable can be kept on disk; and importing it costs little, for a warm start needs no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tlc.frontend.source import Span
+from tlc.frontend.types import Elem
+from tlc.ssa.ir import Type
+
+ENTRY = "tlc.main"  # i32 tlc.main(ptr context)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where a run can stop: the check's kind and message, the types of the message's values, and where it stands."""
+
+    kind: str
+    message: str
+    values: tuple[Elem, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Extern:
+    """A call of a service by name."""
+
+    name: str
+    args: tuple[Type, ...]
+    results: tuple[Type, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A function of the C library as a program declares it.
+
+    Native code calls it by `name`, which says the declaration too: so two declarations of one function do not clash, and LLVM does
+    not take it for a function that it knows better.
+    """
+
+    symbol: str
+    params: tuple[Elem, ...]
+    result: Elem | None
+
+    @property
+    def name(self) -> str:
+        return ".".join(("c", self.symbol, str(self.result or "unit"), *map(str, self.params)))
+
+
+@dataclass(frozen=True)
+class Template:
+    """A `format` instruction: its template and the types of its leaves."""
+
+    template: tuple[object, ...]
+    leaves: tuple[Type, ...]
+
+
+@dataclass
+class Tables:
+    """What native code cannot carry with it: it knows each row by its number, a foreign function by its name."""
+
+    sites: list[Site] = field(default_factory=list)
+    externs: list[Extern] = field(default_factory=list)
+    foreign: dict[Foreign, None] = field(default_factory=dict)
+    templates: list[Template] = field(default_factory=list)
+    strings: dict[str, int] = field(default_factory=dict)  # literal -> handle
+
+    def string(self, text: str) -> int:
+        return self.strings.setdefault(text, len(self.strings))
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as LLVM text. `kernels` do not call the host; the others stand in `host`."""
+
+    host: str
+    kernels: str
+    tables: Tables
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program as object files, which refer to each other; each under a key that says what it was made from. `host` is the backend
+    that made the code of its functions, and whose loader links it.
+    """
+
+    objects: Mapping[str, bytes]
+    tables: Tables
+    host: str = "llvm"
+
+
+class Store(Protocol):
+    """Where objects are kept: a dictionary, or the driver's cache on disk. The key says what an object was made of and for."""
+
+    def get(self, key: str, /) -> bytes | None: ...
+
+    def __setitem__(self, key: str, data: bytes, /) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who wants to know how long a backend's steps take, and its figures."""
+
+    def stage(self, name: str) -> AbstractContextManager[None]: ...
+
+    def note(self, function: str, figures: Mapping[str, int]) -> None: ...
+
+
+class Nobody:
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def note(self, function: str, figures: Mapping[str, int]) -> None:
+        pass

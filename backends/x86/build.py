@@ -1,0 +1,164 @@
+"""Host functions by the own backend, kernels by LLVM: a program as objects.
+
+    host SSA -> machine IR (`select.py`) -> registers (`regalloc/`) -> code (`assemble.py`) -> an object (`object.py`)
+
+What kernels apply is compiled by LLVM together with them, also where the host calls it too, so code of LLVM never calls own code
+and there is one convention between the two: own code calls kernels and support as C does. The support (memory, the tape) is an
+object that is always the same; it is compiled once and kept. A program that uses neither asks LLVM for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from functools import cache
+
+from tlc.backends import cpu
+from tlc.backends.context import offset
+from tlc.backends.program import ENTRY, Executable, Nobody, Store, Tables, Watcher
+from tlc.backends.x86 import object as elf
+from tlc.backends.x86.assemble import assemble
+from tlc.backends.x86.code import Code, Link, Relocation
+from tlc.backends.x86.listing import listing
+from tlc.backends.x86.ops import TARGET
+from tlc.backends.x86.select import select
+from tlc.regalloc import ir as mir
+from tlc.regalloc.allocate import allocate
+from tlc.regalloc.text import print_module
+from tlc.regalloc.verify import verify_module
+from tlc.ssa.calls import reached
+from tlc.ssa.clone import clone_function
+from tlc.ssa.ir import Module, walk
+from tlc.tensor.kernel.ir import Kernel
+
+NOBODY = Nobody()
+
+
+def build(
+    module: Module, kernels: Mapping[str, Kernel], store: Store, registers: str = "all", check: bool = False, watcher: Watcher = NOBODY
+) -> Executable:
+    """`main` and what it needs as machine code; objects that `store` has are not compiled again. `check` proves every step."""
+    tables = Tables()
+    machine = select_reached(module, kernels, tables, check, watcher)
+    allocate_all(machine, registers, check, watcher)
+    with watcher.stage("encode"):
+        code = with_entry(assemble(machine))
+        data = elf.write(code)
+    objects = {hashlib.sha256(data).hexdigest(): data}
+    if any(i.op == "run" for f in module.functions.values() for i in walk(f.body)):
+        with watcher.stage("llvm"):
+            objects |= _kernels(module, kernels, tables, store)
+    if _needs_support(code, tables):
+        with watcher.stage("llvm"):
+            key, data = _support(store)
+            objects[key] = data
+    return Executable(objects, tables, "x86")
+
+
+def machine_ir(module: Module, kernels: Mapping[str, Kernel]) -> str:
+    """Machine IR before allocation, for people."""
+    return print_module(select_reached(module, kernels, Tables()), TARGET)
+
+
+def assembly(module: Module, kernels: Mapping[str, Kernel], registers: str = "all") -> str:
+    """The code with its source lines, for people."""
+    machine = select_reached(module, kernels, Tables())
+    stats = allocate_all(machine, registers)
+    return listing(machine)
+
+
+def select_reached(
+    module: Module, kernels: Mapping[str, Kernel], tables: Tables, check: bool = False, watcher: Watcher = NOBODY
+) -> mir.Module:
+    """What `main` reaches as machine IR. `module` stays as it is."""
+    with watcher.stage("select"):
+        needed = reached(module, ["main"])
+        copies = Module({name: clone_function(f, name) for name, f in module.functions.items() if name in needed})
+        machine = select(copies, kernels, tables)
+    if check:
+        verify_module(machine, TARGET)
+    return machine
+
+
+def allocate_all(machine: mir.Module, registers: str = "all", check: bool = False, watcher: Watcher = NOBODY) -> None:
+    """Give every operand its place. `registers` may be "few": three of each bank."""
+    env = TARGET.few if registers == "few" else TARGET.env
+    with watcher.stage("registers"):
+        stats = {name: allocate(f, TARGET, env, check) for name, f in machine.functions.items()}
+    for name, row in stats.items():
+        watcher.note(name, row.counts())
+
+
+# ---------------------------------------------------------------- the entry
+
+
+def with_entry(code: Code) -> Code:
+    """The code with `i32 tlc.main(context)`, which C calls: it keeps C's registers, puts the context where own code expects it, and
+    says how low the stack may grow.
+    """
+    at = -(-len(code.text) // 16) * 16
+    stack_bytes, stack_limit = (struct.pack("<i", offset(name)) for name in ("stack_bytes", "stack_limit"))
+    before = b"".join(
+        (
+            bytes.fromhex("53 55 4154 4155 4156 4157"),  # push rbx, rbp, r12, r13, r14, r15
+            bytes.fromhex("4883ec08"),                   # sub rsp, 8: now a multiple of 16
+            bytes.fromhex("4989ff"),                     # mov r15, rdi
+            bytes.fromhex("4889e0"),                     # mov rax, rsp
+            bytes.fromhex("482b87") + stack_bytes,       # sub rax, [rdi + stack_bytes]
+            bytes.fromhex("488987") + stack_limit,       # mov [rdi + stack_limit], rax
+            bytes.fromhex("e8"),                         # call f.main
+        )
+    )  # fmt: skip
+    after = b"".join(
+        (
+            bytes.fromhex("4883c408"),                   # add rsp, 8
+            bytes.fromhex("415f 415e 415d 415c 5d 5b"),  # pop r15, r14, r13, r12, rbp, rbx
+            bytes.fromhex("c3"),                         # ret
+        )
+    )  # fmt: skip
+    text = code.text.ljust(at, b"\xcc") + before + bytes(4) + after
+    call = Relocation(at + len(before), Link.CALL, "f.main")
+    return Code(text, code.symbols | {ENTRY: at}, [*code.relocations, call], code.lines)
+
+
+# ---------------------------------------------------------------- what LLVM makes
+
+
+def _kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables, store: Store) -> Mapping[str, bytes]:
+    from tlc.backends.llvm import jit
+    from tlc.backends.llvm.host import emit_kernels
+
+    return jit.build(emit_kernels(module, kernels, tables), store).objects
+
+
+def _needs_support(code: Code, tables: Tables) -> bool:
+    """Whether the program has tensors or a tape or shows progress, or gets tensors from a service."""
+    called = any(r.symbol.startswith("tlc.") and r.symbol not in code.symbols for r in code.relocations)
+    return called or any(t.rank for e in tables.externs for t in e.results)
+
+
+def _support(store: Store) -> tuple[str, bytes]:
+    """The support as an object, with its key. Where the store has it, LLVM is not even loaded."""
+    key = _support_key()
+    data = store.get(key)
+    if data is None:
+        data = store[key] = _compiled_support()
+    return key, data
+
+
+@cache
+def _support_key() -> str:
+    import llvmlite  # only its version
+
+    from tlc.backends.llvm.support import SUPPORT
+
+    return hashlib.sha256(f"llvmlite {llvmlite.__version__}\n{cpu.name()}\n{SUPPORT}".encode()).hexdigest()
+
+
+@cache
+def _compiled_support() -> bytes:
+    from tlc.backends.llvm import jit
+    from tlc.backends.llvm.support import SUPPORT
+
+    return jit.compile_object(SUPPORT, jit.Level.HOST)

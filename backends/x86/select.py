@@ -1,0 +1,231 @@
+"""Selection: host SSA (after the memory plan) becomes machine IR of x86-64, still in SSA form.
+
+Requires  host SSA. `legalize` changes it in place first.
+Preserves the meaning that the LLVM host gives it (`backends/llvm/host.py`), down to the bits.
+
+A scalar is a register, a tensor the address of its buffer and its extents. Selection goes backwards through each function
+(`selector.py` says why), one SSA instruction at a time:
+
+    scalar ops               `scalars.py`, with `divide.py`, `convert.py` and `narrow.py`
+    comparisons              `conditions.py`: one instruction with the branch, check or choice that they decide
+    elements and buffers     `memory.py`, `addresses.py`
+    calls                    `calls.py`, by the convention in `abi.py`
+
+    head(%i: i64, %s: i64):                          head(i, s):   br_i.64 i {cc = "lt", imm = 100} body, exit
+      %c = lt %i, %n : bool                   ->     body:         s' = add_m.64 s, [x + i * 8]
+      branch %c, body, exit                                        i' = add_i.64 i {imm = 1}
+    body:                                                          poll
+      %x.i = load %x, %i;  %s2 = add %s, %x.i ..                   jump head(i', s')
+
+A failing check leaves the function from where it stands (a side exit), so blocks stay long. A loop looks at the stop flag before its jumps
+back, if it may run long (`opt/polls.py`); a recursive function at its entry compares the stack with its limit, which a stop lowers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from tlc.backends.context import VALUES
+from tlc.backends.program import Tables
+from tlc.backends.x86 import calls, memory
+from tlc.backends.x86.conditions import compare, condition, conjuncts
+from tlc.backends.x86.layout import layout
+from tlc.backends.x86.legalize import legalize
+from tlc.backends.x86.narrow import to_bits
+from tlc.backends.x86.prune import prune
+from tlc.backends.x86.scalars import select_scalar
+from tlc.backends.x86.selector import Selector
+from tlc.frontend.narrow_reals import NARROW
+from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.polls import polled
+from tlc.regalloc import ir
+from tlc.regalloc.ir import VReg
+from tlc.ssa.calls import recursive
+from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, User, Value
+from tlc.ssa.ops import ROWS as SSA_ROWS
+from tlc.ssa.ops import effect
+from tlc.tensor.kernel.ir import Kernel
+
+
+def select(module: Module, kernels: Mapping[str, Kernel], tables: Tables) -> ir.Module:
+    """Machine IR of every function, under the name `f.NAME`; its blocks stand in the order of the code. Rows are appended to `tables`."""
+    legalize(module)
+    again, polls = recursive(module), polled(module)
+    made = [select_function(f, kernels, tables, polls[f.name], f.name in again) for f in module.functions.values()]
+    return ir.Module({f.name: f for f in made})
+
+
+def select_function(
+    function: Function, kernels: Mapping[str, Kernel], tables: Tables, polls: Collection[Block], recurses: bool = False
+) -> ir.Function:
+    """Machine IR of one function that is legal already. Jumps back to the headers in `polls` look at the stop flag."""
+    s = Selector(function, kernels, tables)
+    blocks = {b: ir.Block(b.name, _depth(s, b), b.terminator.op == "unreachable") for b in s.parts.order}
+    place = {b: k for k, b in enumerate(s.parts.order)}
+    own = {b: [(p, k) for p in b.params for k in range(calls.count_words(p.type)) if s.parts.of(p, k) == (p, k)] for b in s.parts.order}
+    steps = _steps(s)
+    moved = {i for found in steps.values() for i in found}
+    for block in reversed(s.parts.order):
+        s.block = block
+        polling = any(t in polls and place[t] <= place[block] for t in block.terminator.targets)
+        chunks = [_write(s, block.terminator, lambda b=block, p=polling: _terminator(s, b.terminator, blocks, own, p))]  # type: ignore[misc]
+        for instr in (*reversed(steps.get(block, ())), *(i for i in reversed(block.instrs) if i not in moved)):
+            if _needed(s, instr):
+                chunks.append(_write(s, instr, lambda i=instr: _instruction(s, i)))  # type: ignore[misc]
+        end = chunks[0]
+        end[:0] = s.before_loop.pop(block, [])
+        if block is function.body.entry:
+            chunks.append(_write(s, None, lambda: _entry(s, recurses)))
+        blocks[block].insts = [i for chunk in reversed(chunks) for i in chunk]
+    for block in s.parts.order[1:]:
+        blocks[block].params = [s.reg(*part) for part in own[block]]
+    s.out.blocks = [blocks[b] for b in layout(function.body.entry, s.loop_of)]
+    prune(s.out)
+    return s.out
+
+
+def _depth(s: Selector, block: Block) -> int:
+    loop = s.loop_of.get(block)
+    return 0 if loop is None else loop.depth
+
+
+def _steps(s: Selector) -> dict[Block, list[Instr]]:
+    """Counters' next values, by the block at whose end they are computed.
+
+    What adds a constant, is passed on by the jumps of one block and is otherwise read in addresses only, which add the constant themselves,
+    stands at the end of that block, so that it may write over the counter.
+    """
+    out: dict[Block, list[Instr]] = {}
+    for block in s.parts.order:
+        for i in block.instrs:
+            if i.op in ("add", "sub") and i.result.type.elem.is_int and s.immediate(i.operands[1]) is not None:
+                readers = [u for u in i.result.uses if not _takes_address(u, i)]
+                last = {u.block for u in readers if isinstance(u, Terminator) and i.result not in u.own}
+                if len(readers) == len(last) == 1:
+                    (end,) = last
+                    if end is not None and s.loop_of.get(end) is s.loop_of.get(block):
+                        out.setdefault(end, []).append(i)
+    return out
+
+
+def _takes_address(user: User, counter: Instr) -> bool:
+    if not isinstance(user, Instr) or user.op not in ("load", "store"):
+        return False
+    return user.operands.count(counter.result) == 1 == user.operands.index(counter.result)
+
+
+def _write(s: Selector, user: Instr | Terminator | None, form: Callable[[], None]) -> list[ir.Inst]:
+    """The machine instructions of one SSA instruction."""
+    s.now, s.here = [], user
+    s.span = s.ssa.span if user is None else user.span
+    form()
+    return s.now
+
+
+def _entry(s: Selector, recurses: bool) -> None:
+    calls.enter(s, s.ssa)
+    if recurses:
+        site = s.site("recursion", f"the recursion of `{s.ssa.name}` is too deep", (), s.ssa.span)
+        s.ins("check_stack", site=site, slots=())
+
+
+# ---------------------------------------------------------------- terminators
+
+
+Blocks = Mapping[Block, ir.Block]
+Own = Mapping[Block, list[tuple[Value, int]]]
+
+
+def _terminator(s: Selector, end: Terminator, blocks: Blocks, own: Own, polls: bool) -> None:
+    targets = [(blocks[target], _passed(s, target, args, own)) for target, args in end.edges]
+    if polls:
+        s.ins("poll")
+    match end.op:
+        case "jump":
+            s.ins("jump", targets=targets)
+        case "branch":
+            compare(s, "br", (), condition(s, end.own[0]), targets=targets)
+        case "return":
+            calls.give_back(s, s.ssa, end.own)
+        case "unreachable":
+            s.ins("trap")
+        case _:
+            raise s.fault(f"`{end.op}` in host code")
+
+
+def _passed(s: Selector, target: Block, args: tuple[Value, ...], own: Own) -> tuple[VReg, ...]:
+    """The words that an edge passes: those of the target's parameters that are words of their own."""
+    given = dict(zip(target.params, args, strict=True))
+    return tuple(s.reg(given[p], k) for p, k in own[target])
+
+
+# ---------------------------------------------------------------- instructions
+
+
+def _needed(s: Selector, instr: Instr) -> bool:
+    """Whether an instruction acts on something, or makes a word that somebody asked for."""
+    if instr.op in ACTING or instr in s.forced:
+        return True
+    return any(s.parts.of(r, k) == (r, k) and s.asked(r, k) for r in instr.results for k in range(calls.count_words(r.type)))
+
+
+def _instruction(s: Selector, instr: Instr) -> None:
+    if instr.op in SCALAR_OPS:
+        select_scalar(s, instr)
+    else:
+        FORMS[instr.op](s, instr)
+
+
+def _check(s: Selector, instr: Instr) -> None:
+    """Each condition of a conjunction leaves on its own; the values of the message are read where it fails only."""
+    cond, *values = instr.operands
+    if len(values) > VALUES:
+        raise s.fault(f"a check with {len(values)} values")
+    site = s.site(str(instr.attrs["kind"]), str(instr.attrs["message"]), tuple(v.type.elem for v in values), instr.span)
+    slots = tuple(memory.constant_bits(s, v) for v in values)
+    late = []
+    for v, bits in zip(values, slots, strict=True):
+        if bits is None:
+            late.append(to_bits(s, s.reg(v), v.type.elem) if v.type.elem in NARROW else s.reg(v))
+    for c in conjuncts(s, cond):
+        compare(s, "check", (), c.negated, tuple(late), site=site, slots=slots)
+
+
+def _impossible(s: Selector, instr: Instr) -> None:
+    raise s.fault(f"`{instr.op}` makes nothing that could be asked for")
+
+
+FORMS: dict[str, Callable[[Selector, Instr], None]] = {
+    "const":          _impossible,
+    "dim":            _impossible,
+    "stop_grad":      _impossible,
+    "check":          _check,
+    "call":           calls.call,
+    "run":            calls.run,
+    "foreign":        calls.foreign,
+    "extern":         calls.op_extern,
+    "format":         calls.op_format,
+    "print":          lambda s, i: calls.service(s, "print", None, i),
+    "progress_begin": lambda s, i: calls.service(s, "progress_begin", None, i),
+    "progress_end":   lambda s, i: calls.service(s, "progress_end", None, i),
+    "progress_tick":  calls.op_tick,
+    "push":           calls.op_push,
+    "pop":            calls.op_pop,
+    "index":          memory.op_index,
+    "update":         memory.op_update,
+    "load":           memory.op_load,
+    "store":          memory.op_store,
+    "reshape":        memory.op_reshape,
+    "alloc":          memory.op_alloc,
+    "copy":           memory.op_copy,
+    "free":           memory.op_free,
+}  # fmt: skip
+
+# Ops of earlier stages: none reaches a host backend.
+GONE = frozenset({"tabulate", "reduce", "scatter", "grad", "get", "set", "launch"})
+
+_unselected = set(SSA_ROWS) ^ (set(FORMS) | GONE)
+assert not _unselected, f"ops of host SSA that x86 does not select, or forms without an op: {sorted(_unselected)}"
+
+# What happens whether or not somebody reads a result. `copy`, `index` and `reshape` of a tensor make buffers, which are freed.
+ACTING = frozenset(op for op in FORMS if effect(op) != "none" or op in ("update", "store"))
