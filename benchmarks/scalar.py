@@ -10,9 +10,9 @@ are equal, reals agree to twelve digits (gcc fuses multiplications and additions
     -O1 ... -O3  C by `gcc -march=native`; `scalar` is `-O2 -fno-tree-vectorize`
     numba        without the time of compiling
 
-The first table has the median of the rounds in ms, the second the ratios that have a target, by medians and by minima. The third has the times of
-compiling, the least of some tries, with everything loaded and the standard library cached: `front` is text to typed AST, `middle` up to host SSA
-after the memory plan, then each backend up to machine code in memory. numba's is its first call less a later one.
+The first table has the median of the rounds in ms, the second the ratios that have a target, by medians and by minima. The third has the
+times of compiling, the least of some tries, with everything loaded and the standard library cached: `front` is text to typed AST, `middle`
+up to host SSA after the memory plan, then each backend up to machine code in memory. numba's is its first call less a later one.
 """
 
 from __future__ import annotations
@@ -149,6 +149,7 @@ class Numba:
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(other,), daemon=True)
         self.process.start()
+        other.close()  # so that the end of that process is heard here
         self.compile("fannkuch")  # what a process pays once
 
     def compile(self, name: str) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:
     from tlc.driver.options import Options
+    from tlc.driver.watch import Watch
     from tlc.frontend.source import Source
     from tlc.frontend.typed import Program
     from tlc.ssa.world import Services
@@ -36,16 +37,21 @@ FLAGS = (
     Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=("cpu", "cuda", "cuda-emulated")),
     Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
     Flag("cache", Elem.BOOL, True, "keep compiled programs and use them again"),
-    Flag("verify", Elem.BOOL, False, "check the program's form after every pass"),
+    Flag("verify", Elem.BOOL, False, "check the program's form after every pass, and every allocation of registers"),
+    Flag("passes", Elem.STR, "", "passes to run in place of the level's, separated by commas"),
     Flag("disable", Elem.STR, "", "passes to leave out, separated by commas"),
+    Flag("dump_after", Elem.STR, "", "print the program after these passes, or after `all`"),
+    Flag("time_passes", Elem.BOOL, False, "print how long each pass and stage took"),
+    Flag("stats", Elem.BOOL, False, "print what passes change, and how own code uses registers"),
+    Flag("registers", Elem.STR, "all", "for tests: how many own code may use, `few` is three of each kind", choices=("all", "few")),
     Flag("error_format", Elem.STR, "text", "how diagnostics are written", choices=report.FORMATS),
     Flag("version", Elem.BOOL, False, "print the version and stop"),
 )
 # fmt: on
 
-STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "llvm", "c")
+STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "mir", "asm", "llvm", "c")
 EARLY_STAGES = ("tokens", "ast", "typed")  # those that the values of main's flags cannot change
-STAGES_TO_COME = ("mir", "asm", "cuda", "ptx")
+STAGES_TO_COME = ("cuda", "ptx")
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,30 @@ class Request:
     def options(self, values: Mapping[str, Value] | None = None) -> Options:
         from tlc.driver.options import Options
 
-        disable = tuple(name for name in str(self.flags["disable"]).split(",") if name)
-        return Options(int(self.flags["level"]), bool(self.flags["verify"]), disable, values, bool(self.flags["strict_fp"]))
+        return Options(
+            int(self.flags["level"]),
+            bool(self.flags["verify"]),
+            self.names("disable"),
+            values,
+            bool(self.flags["strict_fp"]),
+            str(self.flags["host"]),
+            self.names("passes") or None,
+            str(self.flags["registers"]),
+        )
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """The names of passes that a flag lists."""
+        return tuple(word for word in str(self.flags[name]).split(",") if word)
+
+    @property
+    def watched(self) -> bool:
+        """Whether the compiler is to say something about its work: then it has to work."""
+        return bool(self.flags["dump_after"] or self.flags["time_passes"] or self.flags["stats"])
+
+    def watch(self) -> Watch:
+        from tlc.driver.watch import Watch
+
+        return Watch(self.names("dump_after"), bool(self.flags["time_passes"]), bool(self.flags["stats"]))
 
 
 def _threads_of_environment() -> int:
@@ -146,20 +174,41 @@ def _dispatch(request: Request) -> int:
             return OK
         return command.run(Request(rest, request.flags))
     if Path(first).suffix:
-        return _run(request)
+        return FILES.get(Path(first).suffix, _run)(request)
     hint = f"; did you mean `{first}.tl`?" if Path(f"{first}.tl").is_file() else flag.near(first, [c.name for c in COMMANDS if c.run])
     raise UsageError(f"`{first}` is neither a program (its name ends in `.tl`) nor a command of tlc{hint}")
 
 
 def _refuse(request: Request) -> None:
-    """Flags that the design has and this version has not."""
-    for name, supported in (("host", "llvm"), ("device", "cpu")):
-        value = request.flags[name]
-        if value != supported:
-            raise UsageError(f"`--{name} {value}` is not supported yet")
+    """Flags that the design has and this version or this machine has not, and names of passes that there are not."""
+    device = request.flags["device"]
+    if device != "cpu":
+        raise UsageError(f"`--device {device}` is not supported yet")
+    if request.flags["host"] == "x86":
+        from tlc.backends.cpu import missing_for_own_code
+
+        missing = missing_for_own_code()
+        if missing:
+            raise UsageError(f"`--host x86` cannot be had: {missing}")
     threads = int(request.flags["threads"])
     if threads < 0:
         raise UsageError(f"`--threads` needs a number of threads, found {threads}")
+    if any(request.names(name) for name in ("passes", "disable", "dump_after")):
+        _known_passes(request)
+
+
+def _known_passes(request: Request) -> None:
+    from tlc.driver.watch import ALL
+    from tlc.opt.passes import HOST_LEVELS, LEVELS, PASSES
+
+    for spelling, more in (("passes", ()), ("disable", ()), ("dump_after", (ALL,))):
+        for name in request.names(spelling):
+            if name not in PASSES and name not in more:
+                hint = flag.near(name, [*PASSES, *more]) or f"; there are {', '.join(sorted(PASSES))}"
+                raise UsageError(f"`--{spelling.replace('_', '-')}`: there is no pass `{name}`{hint}")
+    for name in request.names("disable"):
+        if name in (*LEVELS[0], *HOST_LEVELS[0]):
+            raise UsageError(f"`--disable`: what follows needs the pass `{name}`, so it runs at every level")
 
 
 # ---------------------------------------------------------------- the commands
@@ -197,20 +246,63 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
     from tlc.driver.cache import Cache, command_key
     from tlc.frontend.disk_cache import NOWHERE
 
-    kept = Cache() if request.flags["cache"] and not request.flags["verify"] else Cache(NOWHERE)
+    kept = Cache() if request.flags["cache"] and not request.flags["verify"] and not request.watched else Cache(NOWHERE)
     command = command_key(source, request.options(), args)
     executable = kept.find(command)
     if executable is None:
         from tlc.driver import pipeline
 
-        program = _front(request, source)
+        watch = request.watch()
+        with watch.stage("front"):
+            program = _front(request, source)
         values = _main_flags(source.path, program, args)
         if values is None:
             return
-        executable = pipeline.build(program, request.options(values), kept)
+        executable = pipeline.build(program, request.options(values), kept, watch)
+        watch.say()
         if not program.warnings:  # they are said again each time
             kept.keep(command, executable, program.sources)
     Native(executable, services, request.threads).run()
+
+
+def _run_ssa(request: Request) -> int:
+    """`tlc prog.ssa`"""
+    from tlc.backends.runtime.native import Native
+    from tlc.backends.runtime.services import WorldServices
+    from tlc.driver import pipeline, ssa_files
+
+    path, *args = request.words
+    source = _source(path, ".ssa")
+    values = _values(path, ssa_files.flags(source, ssa_files.read(source)[0]), args)
+    if values is None:
+        return OK
+    services = WorldServices()
+    try:
+        if request.flags["interp"]:
+            ssa_files.interpret(source, values, services)
+        else:
+            watch, options = request.watch(), request.options(values)
+            tensors = next(value for name, _, value in ssa_files.stages(source, options, watch) if name == "memory")
+            executable = pipeline.machine_code(tensors, options, {}, watch)
+            watch.say()
+            Native(executable, services, request.threads).run()
+    finally:
+        services.close()
+    return OK
+
+
+def _run_kernels(request: Request) -> int:
+    """`tlc kernel.tk`"""
+    from tlc.driver import kernel_files
+
+    path, *args = request.words
+    source = _source(path, ".tk")
+    natively = not request.flags["interp"]
+    kernels = kernel_files.read(source, natively)
+    values = _values(path, kernel_files.flags(kernels), args)
+    if values is not None:
+        print("\n".join(kernel_files.run(source, kernels, values, natively)))
+    return OK
 
 
 def _front(request: Request, source: Source) -> Program:
@@ -250,21 +342,13 @@ def _emit(request: Request) -> int:
         raise UsageError(f"there is no stage `{stage}`{flag.near(stage, STAGES)}; the stages are {', '.join(STAGES)}")
     if not words:
         raise UsageError(f"`tlc emit {stage}` needs a program")
-    path, *args = words
-    source = _source(path)
-    from tlc.driver import pipeline
     from tlc.driver.excerpt import definitions, excerpt
-    from tlc.driver.token_text import token_text
 
-    if stage == "tokens":
-        print(token_text(source))
+    forms = {".ssa": _emit_ssa, ".tk": _emit_kernels, ".uir": _emit_graph, ".tg": _emit_graph}
+    text = forms.get(Path(words[0]).suffix, _emit_program)(request, stage, words)
+    if text is None:
         return OK
-    values = None
-    if args or stage not in EARLY_STAGES:
-        values = _main_flags(path, pipeline.front(source), args)
-        if values is None:
-            return OK
-    text = pipeline.emit(source, stage, request.options(values)).rstrip("\n")
+    text = text.rstrip("\n")
     if function:
         part = excerpt(text, function)
         if not part:
@@ -272,6 +356,95 @@ def _emit(request: Request) -> int:
             raise UsageError(f"there is no function `{function}` in `{stage}`{flag.near(function, names)}; there are {', '.join(names)}")
         text = part
     print(text)
+    return OK
+
+
+def _emit_program(request: Request, stage: str, words: list[str]) -> str | None:
+    """A stage of a program; None where `--help` was asked for."""
+    from tlc.driver import pipeline
+    from tlc.driver.token_text import token_text
+
+    path, *args = words
+    source = _source(path)
+    if stage == "tokens":
+        return token_text(source)
+    values = None
+    if args or stage not in EARLY_STAGES:
+        values = _main_flags(path, pipeline.front(source), args)
+        if values is None:
+            return None
+    return pipeline.emit(source, stage, request.options(values))
+
+
+def _emit_ssa(request: Request, stage: str, words: list[str]) -> str | None:
+    """A stage of a file of SSA, from its own on; None where `--help` was asked for."""
+    from tlc.driver import ssa_files
+
+    path, *args = words
+    source = _source(path, ".ssa")
+    values = _values(path, ssa_files.flags(source, ssa_files.read(source)[0]), args)
+    if values is None:
+        return None
+    watch = request.watch()
+    text = next((text() for name, text, _ in ssa_files.stages(source, request.options(values), watch) if name == stage), None)
+    if text is None:
+        raise UsageError(f"`{path}` begins behind the stage `{stage}`")
+    return text
+
+
+def _emit_kernels(request: Request, stage: str, words: list[str]) -> str | None:
+    """A stage of a file of kernels."""
+    from tlc.driver import graph_files, kernel_files
+
+    source = _source(*_only(words), ".tk")
+    return graph_files.emit_kernels(kernel_files.read(source, natively=False), stage, source.path)
+
+
+def _emit_graph(request: Request, stage: str, words: list[str]) -> str | None:
+    """A stage of a graph."""
+    from tlc.driver import graph_files
+
+    (path,) = _only(words)
+    return graph_files.emit(_source(path, Path(path).suffix), stage)
+
+
+def _only(words: list[str]) -> list[str]:
+    if len(words) > 1:
+        raise UsageError(f"`tlc emit` of `{words[0]}` takes no flags, found `{words[1]}`")
+    return words
+
+
+def _run_graph(request: Request) -> int:
+    """`tlc graph.uir`, `tlc graph.tg`"""
+    from tlc.driver import graph_files
+
+    path, *args = request.words
+    graph = graph_files.read(_source(path, Path(path).suffix))
+    values = _values(path, graph_files.flags(graph), args)
+    if values is not None:
+        print("\n".join(graph_files.run(graph, values, not request.flags["interp"])))
+    return OK
+
+
+def _opt(request: Request) -> int:
+    """`tlc opt FILE.ssa --passes sccp,gvn`: what the passes make of a text; flags may stand anywhere."""
+    given = dict(request.flags)
+    files: list[str] = []
+    words = request.words
+    while words:
+        more, words = flag.parse_until_word(FLAGS, words)
+        given |= more
+        files += words[:1]
+        words = words[1:]
+    if len(files) != 1:
+        raise UsageError(f"`tlc opt` needs one file of SSA, `tlc opt FILE.ssa --passes NAME,NAME`, found {len(files)}")
+    request = Request(files, given)
+    _refuse(request)
+    from tlc.driver import ssa_files
+
+    watch = request.watch()
+    print(ssa_files.optimize(_source(files[0], ".ssa"), request.options(), watch).rstrip("\n"))
+    watch.say()
     return OK
 
 
@@ -355,11 +528,12 @@ def _version() -> int:
     return OK
 
 
-TO_COME = ("fmt", "build", "opt", "profile", "tune", "explore", "bisect", "doc", "lsp")
+TO_COME = ("fmt", "build", "profile", "tune", "explore", "bisect", "doc", "lsp")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
     Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   f"print a stage: {' '.join(STAGES)}",              _emit),
+    Command("opt",     "FILE.ssa [--passes NAME,NAME]",  "run passes over a text of SSA and print it",      _opt),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),
     Command("data",    "[get NAME ...]",                 "list the data sets, or fetch one",                _data),
@@ -368,16 +542,19 @@ COMMANDS = (
 )
 # fmt: on
 
+# what else `tlc FILE` runs than programs, by the end of its name
+FILES = {".ssa": _run_ssa, ".tk": _run_kernels, ".uir": _run_graph, ".tg": _run_graph}
+
 
 # ---------------------------------------------------------------- helpers
 
 
-def _source(path: str) -> Source:
+def _source(path: str, suffix: str = ".tl") -> Source:
     """Read a program. A file that cannot be read is wrong usage."""
     from tlc.frontend.source import Source
 
-    if not path.endswith(".tl"):
-        raise UsageError(f"`{path}` is no program: its name does not end in `.tl`")
+    if not path.endswith(suffix):
+        raise UsageError(f"`{path}` is no program: its name does not end in `{suffix}`")
     try:
         return Source(path, Path(path).read_bytes().decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -390,11 +567,15 @@ def _main_flags(path: str, program: Program, args: Sequence[str]) -> dict[str, V
     """The values for main's parameters; None after printing them for `--help`."""
     if program.main is None:
         raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
-    flags = flag.of_main(program.flags)
+    return _values(path, flag.of_main(program.flags), args, program.doc)
+
+
+def _values(path: str, flags: Sequence[Flag], args: Sequence[str], about: str = "") -> dict[str, Value] | None:
+    """The values of a program's flags; None after printing them for `--help`."""
     try:
         return flag.parse(flags, args)
     except HelpAsked:
-        doc = f"{program.doc.strip()}\n\n" if program.doc.strip() else ""
+        doc = f"{about.strip()}\n\n" if about.strip() else ""
         print(f"{doc}usage: tlc {path} [flags]\n\nflags:\n" + "\n".join(flag.help_lines(flags)))
         return None
 
@@ -433,7 +614,7 @@ def _failed(error: BaseException, argv: Sequence[str], form: str) -> int:
     if isinstance(error, MemoryError):
         report.stop("there is not enough memory for a tensor", NOWHERE, "memory", form)
         return FAILED
-    program = next((Path(word) for word in argv if word.endswith(".tl") and Path(word).is_file()), None)
+    program = next((Path(word) for word in argv if word.endswith((".tl", *FILES)) and Path(word).is_file()), None)
     report.say(crash.describe(error, argv, program))
     return INTERNAL
 

@@ -152,13 +152,18 @@ def emit(source: Source, stage: str, options: Options) -> str:
     return next(text() for name, text, _ in middle(program, options) if name == stage)
 
 
-def as_c(program: Program, options: Options, title: str) -> str:
-    """The kernels as C, and the functions that they apply. Elementary functions stay calls: there they have names."""
-    from tlc.backends.c.unit import emit as emit_c
-
+def for_c(program: Program, options: Options) -> Tensors:
+    """What the C backend prints: after the memory plan. Elementary functions stay calls, for there they have names."""
     module = next(value for name, _, value in middle(program, options) if name == "opt")
     tensors = lower_tensors(module, replace(cpu.vectors(), expands=False))
-    _, _, tensors = next(stage for stage in planned(tensors, options) if stage[0] == "memory")
+    return next(value for name, _, value in planned(tensors, options) if name == "memory")
+
+
+def as_c(program: Program, options: Options, title: str) -> str:
+    """The kernels as C, and the functions that they apply."""
+    from tlc.backends.c.unit import emit as emit_c
+
+    tensors = for_c(program, options)
     return emit_c(tensors.kernels, tensors.module, title)
 
 

@@ -46,8 +46,9 @@ def flags(source: Source, module: Module) -> tuple[Flag, ...]:
         raise UsageError(f"`{source.path}` has nothing to run: it has no function `@main`")
     other = next((p for p in main.params if p.type.rank or p.type.elem is Elem.KEY), None)
     if other is not None:
-        raise UsageError(f"`@main` of `{source.path}` cannot be run: its parameter `%{other.name}` is a `{other.type}`, and flags are scalars")
-    return tuple(Flag(p.name or f"p{k}", p.type.elem, None, "") for k, p in enumerate(main.params))
+        raise UsageError(f"`@main` of `{source.path}` cannot be run: its parameter `%{other.name}` is a `{other.type}`, no scalar")
+    names = [p.name for p in main.params]
+    return tuple(Flag(n if n and names.count(n) == 1 else f"p{k}", main.params[k].type.elem, None, "") for k, n in enumerate(names))
 
 
 def stages(source: Source, options: Options, watch: Watch = NOBODY) -> Iterator[pipeline.Stage]:

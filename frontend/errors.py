@@ -4,8 +4,8 @@
     E02xx  names and modules              E07xx  keys and random numbers
     E03xx  types, shapes, dimensions      E08xx  main and its flags
     E04xx  calls, lifting, generics       E09xx  not supported yet
-    E05xx  statements and mutation        R0xxx  stops at run time
-    W0xxx  warnings
+    E05xx  statements and mutation        E10xx  texts of intermediate forms
+    R0xxx  stops at run time              W0xxx  warnings
 
 A code, once released, keeps its meaning; a row is added at the end of its section. tests/unit/test_errors.py gives every
 `bad` program of the parser's and the checker's sections to that stage and looks for the code, so these rows cannot lie.
@@ -525,6 +525,92 @@ _ROWS = [
         "not supported yet.",
         "fn f(x: f32) -> f32 = if x < 1.0 { x } else { grad(f)(x / 2.0) }\n\nfn main() {\n  print(f(3.0))\n}\n",
         "fn g(x: f32) -> f32 = x * x\n\nfn f(x: f32) -> f32 = if x < 1.0 { x } else { grad(g)(x) }\n\nfn main() {\n  print(f(3.0))\n}\n",
+    ),
+    # ---------------------------------------------------------------- E10xx: texts of intermediate forms
+    ErrorRow(
+        "E1001",
+        "text of an intermediate form that does not hold",
+        "A file of SSA (`.ssa`), of kernels (`.tk`) or of machine IR (`.mir`) can be read, but breaks a rule of that form: a value is "
+        "used before it is defined, types do not fit, a block has no end. The message is the verifier's.",
+        "func @main() {\nentry:\n  %a = const {value = 1} : i64\n  %b = add %a, %c : i64\n  %c = const {value = 2} : i64\n  return\n}\n",
+        "func @main() {\nentry:\n  %a = const {value = 1} : i64\n  %c = const {value = 2} : i64\n  %b = add %a, %c : i64\n  return\n}\n",
+    ),
+    ErrorRow(
+        "E1011",
+        "unexpected text in a graph",
+        "A line of a graph (`.uir`) defines one value: `%name = op arguments : attributes`, or it names results: `output %a, "
+        "%b`. Something else stands there.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = neg %0 %0\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = neg %0\n",
+    ),
+    ErrorRow(
+        "E1012",
+        "unknown op of a graph",
+        "A graph is made of buffers and constants, of ops that move (`reshape permute expand pad shrink slice flip`), of the "
+        "scalar ops, and of `reduce` with one of its reducers.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = rehsape %0, (2, 3)\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reshape %0, (2, 3)\n",
+    ),
+    ErrorRow(
+        "E1013",
+        "value of a graph undefined or twice defined",
+        "A line reads values of lines above it, and each name is defined once.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = neg %2\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = neg %0\n",
+    ),
+    ErrorRow(
+        "E1014",
+        "argument of an op that does not fit",
+        "An op takes so many values, numbers and tuples, each in its place: `pad` a pair for each axis, `permute` the axes in "
+        "their new order.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = pad %0, (1, 2)\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = pad %0, ((1, 2),)\n",
+    ),
+    ErrorRow(
+        "E1015",
+        "shapes of a graph that do not agree",
+        "The operands of an op are aligned at the right; two extents agree if they are equal or one of them is 1. `expand` "
+        "stretches extents of 1 only.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reshape %0, (2, 3)\n%2 = reshape %0, (3, 2)\n%3 = add %1, %2\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reshape %0, (2, 3)\n%2 = reshape %0, (3, 2)\n%3 = permute %2, (1, 0)\n%4 = add %1, %3\n",
+    ),
+    ErrorRow(
+        "E1016",
+        "element type that an op does not take",
+        "The operands of an op have one element type, which it takes; nothing is converted unless `cast` says so.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = shl %0, 1\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = cast %0 : dtype=i32\n%2 = shl %1, 1\n",
+    ),
+    ErrorRow(
+        "E1017",
+        "reshape to another number of elements",
+        "`reshape` gives the same elements another shape, so both shapes have as many.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reshape %0, (2, 4)\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reshape %0, (2, 3)\n",
+    ),
+    ErrorRow(
+        "E1018",
+        "axis that is not there",
+        "Axes are numbered from 0. `permute` names each once, `flip` some of them, and `reduce` takes the last `pop` axes, at "
+        "least one and at most all.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reduce %0 : op=add pop=2\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = reduce %0 : op=add pop=1\n",
+    ),
+    ErrorRow(
+        "E1019",
+        "bounds outside of a tensor",
+        "`shrink` and `slice` stay within the tensor, paddings and extents are not negative, steps are at least 1, and only "
+        "sums, products, `any` and `all` reduce an empty axis.",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = shrink %0, ((2, 8),)\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = shrink %0, ((2, 6),)\n",
+    ),
+    ErrorRow(
+        "E1020",
+        "attribute of an op that does not fit",
+        "Attributes stand behind a colon as `name=value`. A `buffer` has `dtype` and a `slot` of its own, `const` and `cast` "
+        "have `dtype`, `reduce` has `op` and `pop`, `pad` may have `value`.",
+        "%0 = buffer 6 : dtype=float slot=0\n%1 = neg %0\n",
+        "%0 = buffer 6 : dtype=f32 slot=0\n%1 = neg %0\n",
     ),
     # ---------------------------------------------------------------- R0xxx: stops at run time
     ErrorRow(

@@ -1,20 +1,21 @@
 """What is known of integers without running the program: linear forms, and proofs that they are not negative.
 
 A value is seen as a sum of atoms with integer coefficients and a constant (`form`); a value whose arithmetic may wrap is an
-atom itself (`opt/ranges.py` says whether it may). A question such as `i < n` asks whether a form, `n - 1 - i`, is never negative
-at a place. It is not if the ranges of its atoms say so. Otherwise an atom is taken out of it with the help of a fact, another form that is never
-negative there:
+atom itself (`opt/ranges.py` says whether it may). A question such as `i < n` asks whether a form, `n - 1 - i`, is never
+negative at a place. It is not if the ranges of its atoms say so. Otherwise an atom is taken out of it with the help of a
+fact, another form that is never negative there:
 
   conditions     what branches on the way and checks that passed say (`opt/conditions.py`); of `i != n` once `i <= n` is proved
   definitions    max(a, b) >= a    a % n <= n - 1    4 * (a // 4) <= a    a & m <= m    and the like
   indices        i <= n - 1 in a region over n; where a region runs, its extents are positive
-  loops          a counter that only grows is never below its start; two counters keep in step
+  loops          a counter that only grows is never below its start; two counters keep in step; a test at the end of a loop that
+                 holds on entry holds in every iteration
 
     n - 1 - (j - 1) >= 0  where n > i in the loop around, and j comes from i and goes down:
     n - j   minus the fact  i - j >= 0   leaves  n - i,   minus the fact  n - i - 1 >= 0   leaves  1
 
-That is Fourier and Motzkin's elimination, led by the goal: each step subtracts a multiple of one fact, so that one atom falls out; the
-search is bounded in depth and in steps. A parameter where paths meet, and a `select`, are proved for each side.
+That is Fourier and Motzkin's elimination, led by the goal: each step subtracts a multiple of one fact, so that one atom
+falls out; the search is bounded in depth and in steps. A parameter where paths meet, and a `select`, are proved for each side.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator
 from math import gcd
 
 from tlc.frontend.types import Elem
-from tlc.opt.conditions import END, OPPOSITE, Condition, Conditions, Place
+from tlc.opt.conditions import END, OPPOSITE, Condition, Conditions, Place, comparisons
 from tlc.opt.ranges import WHOLE, Range, Ranges, stride
 from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance
@@ -101,6 +102,7 @@ class Facts:
         self._definitions: dict[Value, list[Linear]] = {}
         self._loops: dict[Value, list[Linear]] = {}
         self._told: dict[Condition, list[Linear]] = {}
+        self._tests: dict[Block, list[Linear]] = {}
         self._asking: set[Value] = set()
 
     # ------------------------------------------------------------ questions
@@ -289,6 +291,7 @@ class Facts:
             found.append(here.plus(first, -1))
         if all(self.proved(step.times(-1), place) for step, place in steps):
             found.append(first.plus(here, -1))
+        found += [f for f in self._tested(header) if atom in f.terms]
         stride = _constant_step([step for step, _ in steps])
         if stride:
             for other, begin in zip(header.params, start, strict=True):
@@ -300,6 +303,47 @@ class Facts:
                     same = here.plus(first, -1).times(by).plus(itself(other).plus(self.form(begin), -1), -stride)
                     found += [same, same.times(-1)]
         return found
+
+    def _tested(self, header: Block) -> list[Linear]:
+        """What a loop with its test at the end says of its header's parameters: the test of the one way back, if it holds on entry too."""
+        if header not in self._tests:
+            self._tests[header] = []
+            self._tests[header] = list(self._test_at_end(header))
+        return self._tests[header]
+
+    def _test_at_end(self, header: Block) -> Iterator[Linear]:
+        assert header.region is not None
+        tree = self.tree(header.region)
+        edges = self.conditions.into(header)
+        back = [(s, e) for s, e in edges if tree.dominates(header, s)]
+        if len(back) != 1 or back[0][0].terminator.op != "branch":
+            return
+        latch, edge = back[0]
+        params = {a: p for a, p in zip(latch.terminator.args(edge), header.params, strict=True) if const_of(a) is None}
+        for op, a, b in comparisons(latch.terminator.own[0], edge == 0):
+            sides = [params.get(v, v) for v in (a, b)]
+            if op not in COMPARISONS or not all(self._stands_outside(v, header, tree) for v in sides):
+                continue
+            forms = COMPARISONS[op](*map(self._side, sides))
+            for source, e in edges:
+                if source is not latch:
+                    given = dict(zip(header.params, source.terminator.args(e), strict=True))
+                    entering = [_replaced(f, {p: self.form(given[p]) for p in f.terms if p in given}) for f in forms]
+                    if not all(self.proved(f, (source, END)) for f in entering):
+                        break
+            else:
+                yield from forms
+
+    def _side(self, value: Value) -> Linear:
+        known = const_of(value)
+        return itself(value) if known is None else Linear({}, int(known))
+
+    def _stands_outside(self, value: Value, header: Block, tree: Dominance) -> bool:
+        """Whether a value is a parameter of the header or the same in all iterations."""
+        if const_of(value) is not None:
+            return True
+        home = value.owner if isinstance(value.owner, Block) else value.owner.block
+        return value.owner is header or (home is not None and home is not header and self.dominates(home, header))
 
     def _ways(self, header: Block) -> tuple[tuple[Value, ...] | None, list[tuple[tuple[Value, ...], Place]]]:
         """What a loop is entered with (None if there are several entries), and what its back edges pass."""
@@ -363,12 +407,11 @@ class Proof:
         return least >= 0
 
     def _by_sides(self, goal: Linear, atom: Value, place: Place, depth: int) -> bool:
-        """A proof for each value that a parameter where paths meet, or a `select`, may have."""
+        """A proof for each value that a parameter where paths meet, a `select`, `max` or `min` may have."""
         owner = atom.owner
         if isinstance(owner, Instr):
-            if owner.op != "select":
-                return False
-            return all(self._prove(_replaced(goal, {atom: self.facts.form(v)}), place, depth) for v in owner.operands[1:])
+            sides = {"select": owner.operands[1:], "max": owner.operands, "min": owner.operands}.get(owner.op, ())
+            return bool(sides) and all(self._prove(_replaced(goal, {atom: self.facts.form(v)}), place, depth) for v in sides)
         region = owner.region
         if region is None or owner is region.entry:
             return False

@@ -47,7 +47,7 @@ NUMBERED = {*SCALAR_OPS, "const", "load", "dim", "format"}
 MIRRORED = {"gt": "lt", "ge": "le"}  # a > b is b < a
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 CHAIN = 16  # stores that a load may be looked through
-SWEEPS = 8  # afterwards loads are not looked through, and an end is certain
+SWEEPS = 8  # afterwards loads are not looked through; after four times as many the function stays as it is (two or three are usual)
 
 _COMMUTATIVE = {name for name, row in SCALAR_OPS.items() if row.commutative}
 
@@ -76,10 +76,11 @@ class _Numbers:
         self.forward = True  # whether loads are looked through stores
 
     def solve(self) -> None:
-        count = 0
-        while self.sweep():
-            count += 1
+        for count in range(4 * SWEEPS):
             self.forward = count < SWEEPS
+            if not self.sweep():
+                return
+        self.numbers.clear()  # each value has its own number: right, and of no use
 
     def sweep(self) -> bool:
         """Number everything once more; whether that has to be repeated."""

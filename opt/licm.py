@@ -9,9 +9,9 @@ program stops: a `check` is never moved. Innermost loops come first, so that wha
                in range before the loop, or the load sure to come
   `dim`        always
 
-What stands on the straight way from the beginning of a loop, with nothing before it that could stop the program, is sure to come once
-the loop runs. If something on that way behind the loop's first test may leave, the test is put before the loop (`opt/loop_shape.py`, rotation): so
-it is not computed for a loop that does not run at all.
+What stands on the straight way from the beginning of a loop, with nothing before it that could stop the program, is sure to
+come once the loop runs. If something on that way behind the loop's first test may leave, the test is put before the loop
+(`opt/loop_shape.py`, rotation): so it is not computed for a loop that does not run at all.
 
 Not moved: constants, comparisons (they fuse with their branch), a sum with a constant that is only a position (the address
 has room for it), and tensors: a tensor that lives longer may have to be copied when it is updated.
@@ -121,7 +121,7 @@ class _Motion:
             t = block.terminator
             inside = [b for b in t.targets if b in self.blocks]
             tests = t.op == "branch" and block is self.loop.header and may_rotate(self.loop)
-            if t.op != "jump" and not tests or len(inside) != 1 or inside[0] in seen:
+            if (t.op != "jump" and not tests) or len(inside) != 1 or inside[0] in seen:
                 return found
             block = inside[0]
             seen.add(block)

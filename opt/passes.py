@@ -24,6 +24,7 @@ from tlc.opt.inline import inline, inline_small
 from tlc.opt.inline_recursion import inline_recursion
 from tlc.opt.jam import jam
 from tlc.opt.licm import licm
+from tlc.opt.loop_checks import loop_checks
 from tlc.opt.sccp import sccp
 from tlc.opt.simplify_cfg import simplify_cfg
 from tlc.opt.strength import strength
@@ -73,7 +74,7 @@ PASSES: dict[str, Pass] = {
         ),
         Pass(
             "checks", checks, requires="SSA", preserves="every check that could fail",
-            why="after `cse`: an index and its extent are then one value where they are equal; again on the host behind `thread-jumps`, which makes branches of `and`",
+            why="after `cse`: an index and its extent are then one value where they are equal; again on the host, where `and` is branches",
         ),
         Pass(
             "dce", dce, requires="SSA", preserves="the graph, the order of effects",
@@ -104,12 +105,16 @@ PASSES: dict[str, Pass] = {
             why="after `checks` and `gvn`, which leave loops bare",
         ),
         Pass(
+            "loop-checks", loop_checks, requires="host SSA before the memory plan", preserves="every value, where a program stops",
+            why="between two runs of `checks`: it takes what the first leaves, and the second removes what it made provable",
+        ),
+        Pass(
             "licm", licm, requires="host SSA before the memory plan", preserves="every value, the order of effects, where a program stops",
             why="after `checks`, whose checks stand in the way of loads, and `jam`, which wants its loops with the tests at their heads",
         ),
         Pass(
             "strength", strength, requires="host SSA before the memory plan", preserves="the graph, every value",
-            why="after `licm`, which shows what a loop does not change; last of the loop passes: what `checks` reads in a position is gone behind it",
+            why="after `licm`, which shows what a loop does not change; last of the loop passes, because it hides what a position is",
         ),
         Pass(
             "tail-calls", tail_calls, requires="SSA", preserves="every value, the order of effects",
@@ -142,7 +147,7 @@ HOST_LEVELS: dict[int, tuple[str, ...]] = {
     2: (
         *("addresses", "tail-calls", "inline-small", "inline-recursion", "dims", "simplify-cfg", "sccp", "fold"),
         *("thread-jumps", "simplify-cfg"),
-        *("gvn", "dead-stores", "simplify-cfg", "checks", "fold", "dce", "simplify-cfg", "jam"),
+        *("gvn", "dead-stores", "simplify-cfg", "checks", "loop-checks", "checks", "fold", "dce", "simplify-cfg", "jam"),
         *("licm", "strength", "dce", "simplify-cfg"),
     ),
 }

@@ -108,6 +108,8 @@ class Ranges:
         if isinstance(owner, Instr):
             if owner.op == "dim":
                 return 0, EXTENT
+            if owner.op not in MEANING:
+                return whole
             strided = self._strided(value) if owner.op == "mul" else None
             return strided or self._apply(owner)
         region = owner.region
@@ -136,10 +138,10 @@ class Ranges:
 
     def _apply(self, instr: Instr, exact: bool = False) -> Range | None:
         """The range of a scalar op; with `exact`, None if the op may wrap."""
-        whole = WHOLE[instr.result.type.elem]
         meaning = MEANING.get(instr.op)
         if meaning is None:
-            return None if exact else whole
+            return None  # nothing exact about it
+        whole = WHOLE[instr.result.type.elem]
         if any(v.type.rank or v.type.elem not in WHOLE for v in instr.operands):
             return None if exact else whole
         place = self.conditions.before(instr)
@@ -210,7 +212,8 @@ class Ranges:
         block, whole = param.owner, WHOLE[param.type.elem]
         assert isinstance(block, Block) and block.region is not None
         tree = self.conditions.tree(block.region)
-        entering = self._brought([(s, e) for s, e in self.conditions.into(block) if not tree.dominates(block, s)], block.params.index(param))
+        edges = [(s, e) for s, e in self.conditions.into(block) if not tree.dominates(block, s)]
+        entering = self._brought(edges, block.params.index(param))
         if entering is None or not fits(entering, (-EXTENT, EXTENT)) or not self.steady(param):
             return whole
         return max(whole[0], -COUNT), min(whole[1], COUNT)
@@ -251,7 +254,8 @@ class Ranges:
         block = owner if isinstance(owner, Block) else owner.block
         if block is None or block.region is None:
             return 0, 0, 0
-        return self.conditions.depth(block), self.conditions.number(block), self.conditions.position(owner) + 1 if isinstance(owner, Instr) else 0
+        position = self.conditions.position(owner) + 1 if isinstance(owner, Instr) else 0
+        return self.conditions.depth(block), self.conditions.number(block), position
 
     def _brought(self, edges: list[tuple[Block, int]], k: int) -> Range | None:
         """The range of what some edges bring to the parameter at position k."""
@@ -490,7 +494,9 @@ def _not(whole: Range, a: Range) -> Range:
 def _shift(f: Callable[[int, int], int]) -> Callable[[Range, Range, Range], Range]:
     def shifted(whole: Range, a: Range, b: Range) -> Range:
         width = (whole[1] - whole[0]).bit_length()
-        return _corners(f, a, b) if b[0] >= 0 and b[1] < width else whole
+        if b[0] >= 0 and b[1] < width:
+            return _corners(f, a, b)
+        return whole[0] - 1, whole[1] + 1  # the count is taken modulo the width: nothing exact can be said
 
     return shifted
 

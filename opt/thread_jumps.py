@@ -9,8 +9,10 @@ edge gets its own copy of the few instructions that it still needs and goes on t
     b:  jump join(%q)                    ->    b:  branch %q, then, other          (`simplify-cfg` merges what is left of `join`)
     join(%c):  branch %c, then, other
 
-Not threaded: a block that does more than a few ops without effect or that gives values to other blocks (they would need new
-parameters there), the header of a loop (the loop would get a second entry), and an edge that would become one more way back to a header.
+What other blocks read of the block, or of its copies, comes to them through new parameters (`ssa/repair.py`).
+
+Not threaded: a block that does more than a few ops without effect, the header of a loop (the loop would get a second entry), and
+an edge that would become one more way back to a header.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from tlc.ssa.clone import clone_instr
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into, redirect, remove_unreachable
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, jump
+from tlc.ssa.repair import rejoin
 
-LIMIT = 4  # instructions of a block that is threaded
+LIMIT = 4  # instructions of a block that is threaded, and values of it that other blocks read
 NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 Fact = tuple[Value, bool]
@@ -37,54 +40,63 @@ def thread_jumps(module: Module) -> None:
 
 
 def thread_region(region: Region) -> bool:
-    """Thread the edges of one region once; whether any was."""
-    changed = False
+    """Thread the edges into one block of a region; whether there were any to thread."""
     tree, into = dominance(region), edges_into(region)
-    for block in list(region.blocks[1:]):
+    for block in region.blocks[1:]:
         if block in tree.immediate and len(into[block]) > 1 and _may_thread(block, into[block], tree):
+            decided: list[tuple[Block, int, bool]] = []
             for source, edge in into[block]:
-                if source in tree.immediate and source.terminator.targets[edge] is block:
-                    changed |= _thread(block, source, edge, tree, into)
-        if changed:  # the tree is that of the old graph
-            break
-    if changed:
-        remove_unreachable(region)
-    return changed
+                if source in tree.immediate:
+                    given = dict(zip(block.params, source.terminator.args(edge), strict=True))
+                    side = _Edge(block, given, _facts(source, edge, tree, into)).truth(block.terminator.own[0])
+                    if side is not None:
+                        decided.append((source, edge, side))
+            if decided:
+                _thread(region, block, decided)
+                return True
+    return False
 
 
 def _may_thread(block: Block, edges: list[tuple[Block, int]], tree: Dominance) -> bool:
     t = block.terminator
     if t.op != "branch" or len(block.instrs) > LIMIT or any(tree.dominates(block, source) for source, _ in edges):
         return False
-    if any(i.op not in SCALAR_OPS and i.op != "const" for i in block.instrs) or any(tree.dominates(target, block) for target in t.targets):
+    if any(i.op not in SCALAR_OPS and i.op != "const" for i in block.instrs) or len(_read_elsewhere(block)) > LIMIT:
         return False
+    return not any(tree.dominates(target, block) for target in t.targets)
+
+
+def _thread(region: Region, block: Block, decided: list[tuple[Block, int, bool]]) -> None:
+    """Let edges into a block go on to the side that each takes, through a copy of the block if somebody needs its values."""
+    end = block.terminator
+    elsewhere = _read_elsewhere(block)
+    passed = {a for _, args in end.edges for a in args}
+    copies: dict[Block, dict[Value, Value]] = {}
+    for source, edge, side in decided:
+        copy = dict(zip(block.params, source.terminator.args(edge), strict=True))
+        target, args = end.edges[0 if side else 1]
+        if not elsewhere and not any(i.result in passed for i in block.instrs):
+            redirect(source, edge, target, tuple(copy.get(a, a) for a in args))
+            continue
+        between = region.add(Block(block.name))
+        for i in block.instrs:
+            between.append(clone_instr(i, copy))
+        between.terminator = jump(target, tuple(copy.get(a, a) for a in args), end.span)
+        redirect(source, edge, between, ())
+        copies[between] = copy
+    if elsewhere:
+        rejoin(region, [(v, {block: v, **{b: copy[v] for b, copy in copies.items()}}) for v in elsewhere])
+    remove_unreachable(region)
+
+
+def _read_elsewhere(block: Block) -> list[Value]:
+    """The values of a block that other blocks read."""
     values = [*block.params, *(i.result for i in block.instrs)]
-    return all(_block_of(user) is block for v in values for user in v.uses)
+    return [v for v in values if any(_block_of(user) is not block for user in v.uses)]
 
 
 def _block_of(user: object) -> Block | None:
     return user.block if isinstance(user, Instr | Terminator) else None
-
-
-def _thread(block: Block, source: Block, edge: int, tree: Dominance, into: dict[Block, list[tuple[Block, int]]]) -> bool:
-    end = block.terminator
-    given = dict(zip(block.params, source.terminator.args(edge), strict=True))
-    side = _Edge(block, given, _facts(source, edge, tree, into)).truth(end.own[0])
-    if side is None:
-        return False
-    target, args = end.edges[0 if side else 1]
-    needed = [i for i in block.instrs if any(i.result is a for a in args)]
-    if needed:
-        between = Block(block.name)
-        assert block.region is not None
-        block.region.add(between)
-        for i in block.instrs:
-            between.append(clone_instr(i, given))
-        between.terminator = jump(target, tuple(given.get(a, a) for a in args), end.span)
-        redirect(source, edge, between, ())
-    else:
-        redirect(source, edge, target, tuple(given.get(a, a) for a in args))
-    return True
 
 
 def _facts(source: Block, edge: int, tree: Dominance, into: dict[Block, list[tuple[Block, int]]]) -> list[Fact]:

@@ -91,7 +91,7 @@ class Assignment:
         self.made = 0
         self.queue: list[tuple[int, int, Piece]] = []
         self.partners: list[list[Copy]] = [[] for _ in ranges.vregs]  # copies of a virtual register with another bundle or a register
-        self.block_points: list[int] = []
+        self.together: dict[int, list[Copy]] = {}  # copies by boundary, where there are several
 
     # ------------------------------------------------------------ set-up
 
@@ -113,6 +113,9 @@ class Assignment:
             self._enqueue(self._piece(bundle, bundle.points, _joined(records)))
         while self.queue:
             self._allocate(heappop(self.queue)[2])
+        for bundle in self.bundles:
+            if len(bundle.pieces) > 1:
+                self._fill(bundle)
 
     def _bundles(self) -> None:
         ranges = self.ranges
@@ -136,6 +139,7 @@ class Assignment:
             a.vregs += b.vregs
             a.points |= b.points
         for copy in ranges.copies:
+            self.together.setdefault(copy.boundary, []).append(copy)
             target, source = copy.target, copy.source
             if isinstance(source, VReg) and source.number in ranges.remat:
                 continue
@@ -178,12 +182,22 @@ class Assignment:
                 self._take(piece, entry)
                 return
         dear: Register | None = None
+        free: Register | None = None
+        avoid: set[Reg] | None = None
         for entry in registers:
             if not entry.taken & points:
-                if not entry.saved or piece.weight >= MINIMAL:
-                    self._take(piece, entry)
-                    return
-                dear = dear or entry
+                if entry.saved and piece.weight < MINIMAL:
+                    dear = dear or entry
+                    continue
+                if avoid is None:
+                    avoid = self._written(piece)
+                if entry.reg not in avoid:
+                    free = entry
+                    break
+                free = free or entry
+        if free is not None:
+            self._take(piece, free)
+            return
         # Saving a callee-saved register costs a store and a load where the function runs once.
         if dear is not None and self._worth_saving(piece):
             self._take(piece, dear)
@@ -211,12 +225,13 @@ class Assignment:
     def _hints(self, piece: Piece) -> list[Reg]:
         """The registers that copies of the piece would like, the most valuable first."""
         wanted: dict[Reg, float] = {}
-        points = piece.points
+        points, lo, hi = piece.points, piece.lo, piece.hi
         for n in piece.bundle.vregs:
             for copy in self.partners[n]:
                 boundary = copy.boundary
                 is_target = isinstance(copy.target, VReg) and copy.target.number == n
-                if not points >> (boundary if is_target else boundary - 1) & 1:
+                at = boundary if is_target else boundary - 1
+                if not lo <= at < hi or not points >> at & 1:
                     continue
                 other = copy.source if is_target else copy.target
                 reg = other if isinstance(other, Reg) else self._register_at(other.number, boundary - 1 if is_target else boundary)
@@ -230,13 +245,64 @@ class Assignment:
             return list(wanted)
         return sorted(wanted, key=lambda r: (-wanted[r], r.number))
 
+    def _written(self, piece: Piece) -> set[Reg]:
+        """The registers that other copies write when the piece is copied. In one of them it would have to be read before that: in a
+        circle of moves, mostly.
+        """
+        found: set[Reg] = set()
+        for n in piece.bundle.vregs:
+            for copy in self.partners[n]:
+                if copy.source is not self.ranges.vregs[n] or not piece.points >> (copy.boundary - 1) & 1:
+                    continue
+                for other in self.together[copy.boundary]:
+                    if other is not copy:
+                        target = other.target
+                        reg = target if isinstance(target, Reg) else self._register_at(target.number, copy.boundary)
+                        if reg is not None:
+                            found.add(reg)
+        return found
+
     def _register_at(self, number: int, point: int) -> Reg | None:
         bundle = self.bundle_of[number]
         if bundle is not None:
             for piece in bundle.pieces:
-                if piece.points >> point & 1:
+                if piece.lo <= point < piece.hi and piece.points >> point & 1:
                     return piece.reg
         return None
+
+    # ------------------------------------------------------------ when the queue is empty
+
+    def _fill(self, bundle: Bundle) -> None:
+        """Where a value goes from a register to the frame and from there to a register, within a block, and the first or the second register
+        is free all the while, it stays there.
+        """
+        ranges = self.ranges
+        covered = 0
+        for piece in bundle.pieces:
+            covered |= piece.points
+        rest = bundle.points & ~covered
+        while rest:
+            lo = (rest & -rest).bit_length() - 1
+            run = rest >> lo
+            block = ranges.block_of[lo // 3]
+            end = 3 * ranges.first[block + 1]
+            hi = min(lo + (run & ~(run + 1)).bit_length(), end)  # the ones from its lowest bit on
+            points = (1 << hi) - (1 << lo)
+            rest &= ~points
+            if hi == end or lo == 3 * ranges.first[block]:
+                continue
+            before = next((p for p in bundle.pieces if p.points >> (lo - 1) & 1), None)
+            behind = next((p for p in bundle.pieces if p.points >> hi & 1), None)
+            if before is None or behind is None:
+                continue
+            # No piece begins between early and late.
+            for piece in (before, behind) if lo % 3 != 2 else (before,):
+                assert piece.reg is not None
+                entry = self.by_reg[piece.reg]
+                if not entry.taken & points:
+                    piece.points |= points
+                    entry.taken |= points
+                    break
 
     # ------------------------------------------------------------ eviction
 
@@ -316,26 +382,30 @@ class Assignment:
         frequency, first = ranges.frequency, ranges.first
         points = piece.points
         costs = self._costs(piece)
-        edges: list[tuple[int, int, float]] = []
+        around: dict[int, list[tuple[int, float]]] = {k: [] for k in blocks}
         for k in blocks:
             if points >> (3 * first[k + 1] - 1) & 1:
                 for s in ranges.successors[k]:
-                    if points >> 3 * first[s] & 1:
-                        edges.append((k, s, min(frequency[k], frequency[s])))
+                    if s != k and points >> 3 * first[s] & 1:
+                        f = min(frequency[k], frequency[s])
+                        around[k].append((s, f))
+                        around[s].append((k, f))
         best = 0.0
         choice: tuple[Register, set[int]] | None = None
         for entry in self.registers[piece.bundle.bank]:
             conflict = entry.taken & points
             busy: set[int] = set()
+            gain = piece.cost - 2.0 if entry.saved else piece.cost
             while conflict:
                 k = ranges.block_of[((conflict & -conflict).bit_length() - 1) // 3]
                 busy.add(k)
+                gain -= costs.get(k, 0.0)
                 end = 3 * first[k + 1]
                 conflict = conflict >> end << end
-            gain = sum(cost for k, cost in costs.items() if k not in busy)
-            gain -= sum(f for a, b, f in edges if (a in busy) != (b in busy))
-            if entry.saved:
-                gain -= 2.0
+            if gain <= best or len(busy) == len(blocks):
+                continue
+            if busy:
+                gain -= _prune(busy, costs, around)
             if gain > best and len(busy) < len(blocks):
                 best, choice = gain, (entry, busy)
         if choice is None:
@@ -437,6 +507,37 @@ class Assignment:
             part = self._piece(piece.bundle, points, [])
             part.weight = MINIMAL * points.bit_count()
             self._enqueue(part)
+
+
+def _prune(busy: set[int], costs: dict[int, float], around: dict[int, list[tuple[int, float]]]) -> float:
+    """Add the blocks to `busy` that do not pay for the moves at their borders: having the value in a register there saves less than it
+    costs to bring it in and out. Gives what the borders that remain and the blocks that were added cost.
+    """
+    loss = 0.0
+    work = {other for k in sorted(busy) for other, _ in around[k]} - busy
+    queue = sorted(work)
+    borders: dict[int, float] = {}
+    while queue:
+        k = queue.pop()
+        work.discard(k)
+        outer = inner = 0.0
+        for other, f in around[k]:
+            if other in busy:
+                outer += f
+            else:
+                inner += f
+        cost = costs.get(k, 0.0)
+        if cost + inner <= outer:
+            busy.add(k)
+            borders.pop(k, None)
+            loss += cost
+            for other, _ in around[k]:
+                if other not in busy and other not in work:
+                    work.add(other)
+                    queue.append(other)
+        else:
+            borders[k] = outer
+    return loss + sum(borders.values())
 
 
 def _joined(records: list[Record]) -> list[Record]:

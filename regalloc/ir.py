@@ -47,9 +47,9 @@ class Bank(Enum):
     REAL = "r"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reg:
-    """A register of the machine; `number` is its number in encodings."""
+    """A register of the machine; `number` is its number in encodings. Each exists once, so identity is equality, and fast."""
 
     name: str
     bank: Bank

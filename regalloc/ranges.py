@@ -217,7 +217,7 @@ def _scan(ranges: Ranges, k: int, live_out: int, related: set[tuple[int, int]]) 
                 ranges.gone.add(i)
                 continue
         if row.commutes:
-            _commute(inst, end, related)
+            _commute(inst, end, related, remat)
         reused: Operand | None = None
         overwriting: Operand | None = None
         for operand in inst.operands:
@@ -315,7 +315,7 @@ def _open(segments: list[tuple[int, int]], start: int, until: int) -> None:
         segments.append((start, until))
 
 
-def _commute(inst: Inst, end: dict[int, int], related: set[tuple[int, int]]) -> None:
+def _commute(inst: Inst, end: dict[int, int], related: set[tuple[int, int]], remat: dict[int, Inst]) -> None:
     """Let the definition overwrite the use that dies here; if both do, the one that a pmove brings the definition to.
 
     `%d = and %a, %b` with %a live behind it and %b not: `and %b, %a` needs no copy of %a.
@@ -325,6 +325,8 @@ def _commute(inst: Inst, end: dict[int, int], related: set[tuple[int, int]]) -> 
     x = inst.operands[d.constraint.operand]
     y = inst.operands[d.constraint.operand + 1]
     n, m = x.vreg.number, y.vreg.number
+    if n in remat or m in remat:  # which use is a copy was settled before
+        return
     x_dies, y_dies = n not in end, m not in end
     if y_dies and (not x_dies or (m, d.vreg.number) in related and (n, d.vreg.number) not in related):
         x.vreg, y.vreg = y.vreg, x.vreg

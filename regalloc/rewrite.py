@@ -14,6 +14,9 @@ the terminator of its source, which reads nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
+
 from tlc.frontend.source import Span
 from tlc.regalloc.assign import Assignment, Bundle, slots
 from tlc.regalloc.ir import ANY, Fixed, Inst, Operand, Place, Reg, Slot, VReg, define, use
@@ -26,20 +29,36 @@ from tlc.regalloc.target import Kind, MachineEnv
 Source = Place | Inst
 
 
+def _runs(points: int) -> Iterator[tuple[int, int]]:
+    """The runs [lo, hi) of a set of points."""
+    at = 0
+    while points:
+        low = (points & -points).bit_length() - 1
+        points >>= low
+        length = (points & ~(points + 1)).bit_length()
+        yield at + low, at + low + length
+        points >>= length
+        at += low + length
+
+
 class Split:
     """A value with more than one place: points and the register there, and what holds everywhere else."""
 
-    __slots__ = ("elsewhere", "frame", "parts", "points", "rest", "vreg")
+    __slots__ = ("elsewhere", "frame", "parts", "points", "rest", "runs", "starts", "vreg")
 
     def __init__(self, vreg: VReg, points: int, parts: list[tuple[int, Reg]], rest: int) -> None:
         self.vreg, self.points, self.parts, self.rest = vreg, points, parts, rest
+        # The parts again as runs, ascending, to look up single points: a bit of a long integer costs its whole length.
+        runs = sorted((lo, hi, reg.number, reg) for part, reg in parts for lo, hi in _runs(part))
+        self.starts = [run[0] for run in runs]
+        self.runs = [(run[1], run[3]) for run in runs]
         self.elsewhere: Source | None = None  # its slot, or the instruction that makes it again
         self.frame: Slot | None = None  # its slot
 
     def at(self, point: int) -> Source:
-        for points, reg in self.parts:
-            if points >> point & 1:
-                return reg
+        k = bisect_right(self.starts, point) - 1
+        if k >= 0 and point < self.runs[k][0]:
+            return self.runs[k][1]
         assert self.elsewhere is not None
         return self.elsewhere
 
@@ -53,7 +72,10 @@ class Rewriter:
         self.split: dict[int, Split] = {}
         self.moves: dict[int, list[Transfer]] = {}
         self.at_end: dict[int, list[Transfer]] = {}
-        self.starts = {3 * first for first in ranges.first}
+        self.starts = {3 * first: k for k, first in enumerate(ranges.first[:-1])}  # first points of blocks
+        self.start_points = 0
+        for q in self.starts:
+            self.start_points |= 1 << q
         self.assignment = assignment
         self.op = next(row.name for row in ranges.target.rows.values() if row.kind is Kind.MOVE)
         self.spare: Slot | None = None
@@ -130,12 +152,11 @@ class Rewriter:
                 continue
             once = sum(f for _, f, _ in ranges.defs[n])
             ways = sum(self._frequency(q) for q in self._falls(split))
-            for k, before in enumerate(ranges.predecessors):
-                start = 3 * ranges.first[k]
-                if split.rest >> start & 1:
-                    for p in before:
-                        if split.at(3 * ranges.first[p + 1] - 1) != split.elsewhere:
-                            ways += min(ranges.frequency[k], ranges.frequency[p])
+            for q in bits(split.rest & self.start_points):
+                k = self.starts[q]
+                for p in ranges.predecessors[k]:
+                    if split.at(3 * ranges.first[p + 1] - 1) != split.elsewhere:
+                        ways += min(ranges.frequency[k], ranges.frequency[p])
             if once <= ways:
                 stored.add(n)
         return stored
@@ -147,8 +168,8 @@ class Rewriter:
         """The boundaries within blocks at which a value goes from a register to its slot, and the slot does not have it yet."""
         defs = self.ranges.defs[split.vreg.number]
         found: list[int] = []
-        for q in bits(split.rest & ~(split.rest << 1) & (split.points << 1)):
-            if q in self.starts or any(b == q and copied for b, _, copied in defs):
+        for q in bits(split.rest & ~(split.rest << 1) & (split.points << 1) & ~self.start_points):
+            if any(b == q and copied for b, _, copied in defs):
                 continue
             for points, _ in split.parts:
                 if points >> (q - 1) & 1:
@@ -175,6 +196,8 @@ class Rewriter:
             else:
                 source = self.at(copy.source, q - 1)
             target = copy.target if isinstance(copy.target, Reg) else self.at(copy.target, q)
+            if isinstance(copy.source, VReg) and copy.source.number in stored and self.split[copy.source.number].frame == target:
+                continue  # it is there already
             read = copy.target if isinstance(copy.source, Reg) else copy.source
             assert isinstance(read, VReg) and not isinstance(target, Inst)
             made = copy.target if isinstance(copy.target, VReg) else read
@@ -185,8 +208,8 @@ class Rewriter:
         for n, split in self.split.items():
             vreg = split.vreg
             for points, reg in split.parts:
-                for q in bits(points & ~(points << 1) & (split.points << 1)):
-                    if q in self.starts or any(b == q and copied for b, _, copied in ranges.defs[n]):
+                for q in bits(points & ~(points << 1) & (split.points << 1) & ~self.start_points):
+                    if any(b == q and copied for b, _, copied in ranges.defs[n]):
                         continue
                     assert q % 3 != 2
                     self._add(q, reg, split.at(q - 1), vreg, vreg)

@@ -305,7 +305,7 @@ class _Parser:
         return self.next()
 
     def number(self, what: str = "a number") -> int:
-        return int(self.expect("number", what).text, 0)
+        return _int(self.expect("number", what).text)
 
     # ------------------------------------------------------------ structure
 
@@ -543,7 +543,7 @@ class _Parser:
             case "-":
                 return -self.number()
             case "number":
-                return int(token.text, 0)
+                return _int(token.text)
             case "string":
                 return _unquote(token)
             case "name" if token.text in _NAMED_LITERALS:
@@ -618,6 +618,10 @@ class _Parser:
             if v.number < 0:
                 v.number, free = free, free + 1
         f.vregs = free
+
+
+def _int(text: str) -> int:
+    return int(text, 16 if text.startswith("0x") else 10)
 
 
 def _unquote(token: _Token, start: int = 0) -> str:

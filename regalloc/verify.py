@@ -5,7 +5,8 @@ Structure
  2. Nothing jumps to the entry, and the entry has no parameters. Only its first instruction may be `enter`.
  3. A terminator has as many targets as its row says, all in the function; each gets as many arguments as the block has parameters, of the
     same banks. Other instructions have none.
- 4. A number stands for one virtual register, and is below the function's count.
+ 4. A number stands for one virtual register, and is below the function's count. A frame has fewer words and a block stands in fewer
+    loops than any compiler makes.
 
 Instructions
  5. The op has a row. The operands are those of the row (definition or use, bank, constraint, time), then the registers of the address, then
@@ -44,6 +45,7 @@ from tlc.regalloc.target import Kind, Row, Target
 from tlc.regalloc.text import AREAS, print_function, print_inst, print_vreg
 
 ENTER = "enter"
+_WORDS, _DEPTH = 1 << 20, 1000
 
 
 def verify_module(module: Module, target: Target, ssa: bool = True) -> None:
@@ -106,6 +108,8 @@ class _Verifier:
         f = self.f
         if not f.blocks:  # 1
             raise _Violation("has no block", "nowhere")
+        if not 0 <= f.slots < _WORDS or not 0 <= f.outgoing < _WORDS or any(not 0 <= b.depth < _DEPTH for b in f.blocks):  # 4
+            raise _Violation("has too many words or loops", "frame and blocks")
         own = set(f.blocks)
         for block in f.blocks:
             self.block(block, own)

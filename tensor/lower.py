@@ -116,7 +116,7 @@ class _Block:
 
     def run(self) -> None:
         graph = self.built.graph
-        nodes = live_nodes(graph)
+        nodes = sorted(live_nodes(graph), key=graph.place)  # a node may stand earlier without a result that nobody needs
         for work in nodes if self.lowering.target.plain else bundles(graph, nodes):
             self.launch(work)
         for instr in reversed(self.instrs):

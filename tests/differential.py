@@ -4,7 +4,9 @@
     opt        the interpreter of SSA after the optimizer, the flattening and the derivatives
     kernels    the interpreter of host SSA, with kernels run by theirs
     planned    the same after the memory plan: the interpreter spoils what is freed, so a buffer that is used too long shows
-    native     machine code
+    llvm       machine code, the host's functions by LLVM
+    x86        machine code, the host's functions by the own backend (where this machine has it), every allocation proved
+    x86 few    the same with three registers of each kind
 
 All but the first are made at -O2 and at -O0.
 """
@@ -12,13 +14,11 @@ All but the first are made at -O2 and at -O0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tlc.backends.llvm.host import emit
-from tlc.backends.llvm.jit import build
 from tlc.backends.runtime.native import Native
-from tlc.driver.pipeline import Options, front, middle
+from tlc.driver.pipeline import Options, front, hosts, machine_code, middle
 from tlc.frontend.source import Source
 from tlc.frontend.typed import Program
 from tlc.ssa.interp import Interpreter, Stop
@@ -26,6 +26,7 @@ from tlc.ssa.ir import Module
 from tlc.tensor.derivative import differentiate
 from tlc.tensor.kernel.interp import run as run_kernel
 from tlc.tensor.kernel.ir import Kernel
+from tlc.tensor.lower import Tensors
 
 LEVELS = (2, 0)
 
@@ -101,7 +102,10 @@ def _compiled(program: Program, options: Options) -> Iterator[tuple[str, Outcome
             case "kernels" | "memory":
                 yield name.replace("memory", "planned"), _interpret(value.module, program.main, value.kernels)
             case "llvm":
-                yield "native", _native(value.module, value.kernels)
+                for host in hosts():
+                    for registers in ("all", "few") if host == "x86" else ("all",):
+                        how = replace(options, host=host, registers=registers, verify=True)
+                        yield host if registers == "all" else f"{host} {registers}", _native(value, how)
 
 
 def _interpret(module: Module, main: str | None, kernels: dict[str, Kernel] | None = None) -> Outcome:
@@ -118,9 +122,9 @@ def _interpret(module: Module, main: str | None, kernels: dict[str, Kernel] | No
     return _outcome(services, lambda: Interpreter(module, services, launch if kernels else None).call(main, []))
 
 
-def _native(module: Module, kernels: dict[str, Kernel]) -> Outcome:
+def _native(tensors: Tensors, options: Options) -> Outcome:
     services = Recorder()
-    native = Native(build(emit(module, kernels)), services)
+    native = Native(machine_code(tensors, options, {}), services)
     outcome = _outcome(services, native.run)
     if not outcome.kind:
         assert native.context.tape == native.context.tape_begin, "the tape is not empty at the end"

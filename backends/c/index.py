@@ -44,6 +44,7 @@ class Indices:
         self.named: dict[graph.Expr, Poly] = {}  # axis -> loop variable less start
         self.atoms: dict[Expr, graph.Expr] = {}
         self.facts: tuple[Poly, ...] = ()
+        self.conditions: dict[str, Expr] = {}  # what variables of conditions stand for
 
     @property
     def ranges(self) -> Ranges:
@@ -93,6 +94,8 @@ class Indices:
             case Op("and", _, (a, b)):
                 yield from self.learned(a)
                 yield from self.learned(b)
+            case Var() if cond.name in self.conditions:
+                yield from self.learned(self.conditions[cond.name])
             case Op("lt" | "le" | "gt" | "ge" as name, _, (a, b)) if a.elem is Elem.I64:
                 low, high = (a, b) if name in ("lt", "le") else (b, a)
                 d = self.difference(high, low)

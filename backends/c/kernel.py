@@ -78,6 +78,7 @@ class _Printer:
     names: Names = field(default_factory=Names)
     env: dict[str, str] = field(default_factory=dict)  # what variables and buffers are called in C
     standing: dict[str, Expr] = field(default_factory=dict)  # variables whose value stands where they are read
+    begun: set[int] = field(default_factory=set)  # ids of stores that are done by a declaration
     hoisted: dict[Expr, Text] = field(default_factory=dict)  # calls and parts of long expressions that stand before the current statement
     whole: Expr | None = None
     lazy: int = 0  # choices around, one side of which is not evaluated
@@ -85,6 +86,8 @@ class _Printer:
     def __post_init__(self) -> None:
         k = self.kernel
         read = (x for s in statements(k.body) for e in expressions(s) for x in subexpressions(e) if isinstance(x, Var))
+        bounds = (e for s in statements(k.body) if isinstance(s, For) for e in (s.start, s.stop))
+        self.ends = {x.name for e in bounds for x in subexpressions(e) if isinstance(x, Var)}
         self.uses = Counter(x.name for x in read)
         buffers = [*k.outputs, *(p for p in k.inputs if isinstance(p, Buffer))]
         extents = frozenset(x for b in buffers for e in b.shape for x in subexpressions(e) if isinstance(x, Var))
@@ -140,6 +143,8 @@ class _Printer:
             self.hoisted = {}
             if isinstance(s, Let) and s.var.elem is not Elem.I64 and self.is_next(s.var, body[k + 1 :]):
                 self.standing[s.var.name] = s.value
+            elif isinstance(s, Declare):
+                self.declare(s.buffer, next(self.flat(body[k + 1 :]), None))
             else:
                 self.statement(s)
 
@@ -180,9 +185,18 @@ class _Printer:
             case If():
                 self.conditional(s)
             case Declare():
-                self.env[s.buffer.name] = self.names.of(s.buffer.name)
-                extents = "".join(f"[{e.value}]" for e in s.buffer.shape if isinstance(e, Const) and e.value != 1)
-                self.put(f"{self.helpers.type(s.buffer.elem)} {self.env[s.buffer.name]}{extents};")
+                self.declare(s.buffer, None)
+
+    def declare(self, b: Buffer, following: Stmt | None) -> None:
+        """A local buffer; a single cell begins with the constant that is stored to it first."""
+        name = self.env[b.name] = self.names.of(b.name.rstrip("0123456789") or b.name)
+        extents = "".join(f"[{e.value}]" for e in b.shape if isinstance(e, Const) and e.value != 1)
+        match following:
+            case Store(buffer, _, Const() as first) if buffer == b and not extents:
+                self.begun.add(id(following))
+                self.put(f"{self.helpers.type(b.elem)} {name} = {self.expr(first)};")
+            case _:
+                self.put(f"{self.helpers.type(b.elem)} {name}{extents};")
 
     def loop(self, s: For) -> None:
         trips = self.trips(s)
@@ -203,21 +217,25 @@ class _Printer:
         self.names.taken.discard(name)
 
     def let(self, s: Let) -> None:
-        if s.var.elem is Elem.I64 and self.is_position(s.value):
+        if s.var.elem is Elem.I64 and self.is_position(s):
             self.indices.constant(s.var, s.value)
             return
+        if s.var.elem is Elem.BOOL:
+            self.indices.conditions[s.var.name] = s.value
         value = self.expr(self.wholly(s.value))
         name = self.env[s.var.name] = self.names.of(s.var.name)
         self.put(f"const {self.helpers.type(s.var.elem)} {name} = {value};")
         if s.var.elem is Elem.I64:
             self.indices.scalar(s.var, name)
 
-    def is_position(self, e: Expr) -> bool:
-        """Plain index arithmetic, which is better seen through than named."""
-        plain = all(isinstance(x, Var | Const) or (isinstance(x, Op) and x.op in _INDEX and x.op not in ("min", "max")) for x in subexpressions(e))
-        return plain and self.indices.is_safe(e)
+    def is_position(self, s: Let) -> bool:
+        """Plain index arithmetic, which is better seen through than named, unless it is the end of a loop."""
+        plain = all(isinstance(x, Var | Const) or (isinstance(x, Op) and x.op in _INDEX) for x in subexpressions(s.value))
+        return plain and s.var.name not in self.ends and self.indices.is_safe(s.value)
 
     def store(self, s: Store) -> None:
+        if id(s) in self.begun:
+            return
         place = self.place(s.buffer, s.indices)
         match s.value:
             case Op("add" | "sub" | "mul" as name, Elem.F32 | Elem.F64, (Load(buffer, indices), other)) if (buffer, indices) == (s.buffer, s.indices):

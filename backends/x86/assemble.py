@@ -8,6 +8,7 @@ behind that, for a function at a time:
 - A block that holds nothing but a jump is left out: who goes there goes on at once. A jump to what follows is none, and a branch is
   turned round where what it prefers follows.
 - Failures stand behind the function: `check` jumps there, and the way on falls through.
+- What loops jump back to begins at a rounded address, unless the padding would run in every iteration.
 - Constants of reals lie behind all functions, each once.
 
 The frame, from rsp upwards: words that calls pass (`outgoing`), slots, a word to align it, the registers that the function must give
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from tlc.backends.context import Reason, offset
 from tlc.backends.x86.code import Code, Link, Relocation
@@ -51,8 +52,11 @@ SUB, SUB_LONG = FORMS["sub", "m,i8", 64], FORMS["sub", "m,i", 64]
 _NOPS = [bytes.fromhex(x) for x in (
     "", "90", "6690", "0F1F00", "0F1F4000", "0F1F440000", "660F1F440000", "0F1F8000000000", "0F1F840000000000", "660F1F840000000000",
 )]  # fmt: skip
+_LOGICAL = frozenset(("and", "or", "xor"))  # leave no carry and no overflow, as `test` does
+_RESULTS = _LOGICAL | {"add", "sub", "neg"}  # say if their result is 0
 FUNCTION_ALIGNMENT = 16
-LOOP_ALIGNMENT = 16
+# Where an iteration begins: a multiple of the first, by at most as many bytes as the second, with and without code that runs through them.
+PADDING = ((16, 7), (32, 31))
 
 
 @dataclass
@@ -99,6 +103,9 @@ class _Assembler:
         self.done = bytearray()
         self.listing = listing
         self.following: Block | None = None
+        # What the flags are of: a comparison; the value of a register, in a width, and whether they are those of `test`.
+        self.compared: tuple[Form, tuple[Value, ...]] | None = None
+        self.result: tuple[int, int, bool] | None = None
         self.constants: dict[bytes, list[int]] = {}  # where their displacements are
         self.calls: list[tuple[int, str]] = []
 
@@ -119,6 +126,7 @@ class _Assembler:
         self.begins: dict[Label, Block] = {}
         self.behind: list[Callable[[], None]] = []
         self.inst: Inst | None = None
+        self.forget()
         self.cold: dict[str, Label] = {}
         self.stopped = self.label("stopped")
         self.frame()
@@ -185,17 +193,23 @@ class _Assembler:
         self.starts: dict[Block, Label] = {}
         out = [b for b in self.f.blocks if b not in self.ahead]
         position = {b: k for k, b in enumerate(out)}
-        self.heads = set[Block]()
+        self.heads = set[Block]()  # where an iteration begins
         for k, b in enumerate(out):
             for target in b.successors:
                 to = self.ahead.get(target, target)
-                if position[to] <= k and not to.cold:
+                if position[to] <= k and to.depth <= b.depth and not to.cold:
                     self.heads.add(to)
+        self.entered = set[Block]()  # those that the block before runs into
+        for before, b in pairwise(out):
+            if any(self.ahead.get(t, t) is b for t in before.successors):
+                self.entered.add(b)
+                if before.depth >= b.depth:  # the padding would run in every iteration
+                    self.heads.discard(b)
         return out
 
     def begin(self, block: Block, k: int) -> None:
         if block in self.heads and k:
-            self.jumps.append((len(self.raw), _ALIGN, LOOP_ALIGNMENT))
+            self.jumps.append((len(self.raw), _ALIGN, 0 if block in self.entered else 1))
         self.bind(self.block(block))
 
     def prologue(self) -> None:
@@ -232,15 +246,46 @@ class _Assembler:
         if self.record is not None:
             self.note(text(form, *operands))
         self.raw += encode(form, *operands)
+        if form.flags:
+            self.compared = self.result = None
+            if form.name in _RESULTS and type(operands[0]) is int:
+                self.result = operands[0], form.widths[0], form.name in _LOGICAL
+        else:
+            self.written(operands)
+
+    def written(self, operands: tuple[Value, ...]) -> None:
+        """What the flags tell of a register is not true any more when it is written."""
+        if self.compared is not None and operands[0] in self.compared[1]:
+            self.compared = None
+        if self.result is not None and operands[0] == self.result[0]:
+            self.result = None
+
+    def forget(self) -> None:
+        """Nothing is known about the flags."""
+        self.compared = self.result = None
+
+    def compare(self, form: Form, *operands: Value) -> None:
+        if self.compared != (form, operands):
+            self.put(form, *operands)
+            if not any(isinstance(o, Memory) for o in operands):
+                self.compared = form, operands
+
+    def tell(self, register: int, width: int, equality: bool) -> bool:
+        if self.result is None or self.result[0] != register:
+            return False
+        _, of, logical = self.result
+        return (equality and of <= width and of >= 32) or (logical and of == width)  # 32 bits clear those above
 
     def constant(self, form: Form, *operands: Value, data: bytes) -> None:
         if self.record is not None:
             self.note(text(form, *operands, symbol=_constant_text(data)))
         self.raw += encode(form, *operands)
+        self.written(operands)
         self.fields.append((len(self.raw), len(self.jumps), data, Link.ADDRESS))
 
     def call(self, symbol: str) -> None:
         self.note(f"call {symbol}")
+        self.forget()
         self.raw += b"\xe8\0\0\0\0"
         self.fields.append((len(self.raw), len(self.jumps), symbol, Link.CALL))
 
@@ -249,6 +294,7 @@ class _Assembler:
         if self.record is not None:
             self.note(text(form, register, memory, symbol=f"slot of {symbol}"))
         self.raw += encode(form, register, memory)
+        self.written((register,))
         self.fields.append((len(self.raw), len(self.jumps), symbol, Link.SLOT))
 
     def jump(self, condition: int | None, to: Label) -> None:
@@ -271,6 +317,7 @@ class _Assembler:
 
     def bind(self, label: Label) -> None:
         self.note("", label)
+        self.forget()
         self.labels[label] = len(self.raw), len(self.jumps)
 
     def block(self, block: Block) -> Label:
@@ -279,6 +326,9 @@ class _Assembler:
             self.starts[block] = self.label(block.name)
             self.begins[self.starts[block]] = block
         return self.starts[block]
+
+    def follows(self, block: Block) -> bool:
+        return self.ahead.get(block, block) is self.following
 
     def later(self, emit: Callable[[], None]) -> None:
         inst = self.inst
@@ -355,9 +405,11 @@ class _Assembler:
         while grown:
             grown = False
             total = 0
-            for k, (raw, condition, alignment) in enumerate(jumps):
+            for k, (raw, condition, which) in enumerate(jumps):
                 if condition == _ALIGN:
-                    sizes[k] = -(raw + total) % alignment
+                    to, most = PADDING[which]
+                    size = -(raw + total) % to
+                    sizes[k] = size if size <= most else 0
                 total += sizes[k]
             before = [0, *accumulate(sizes)]
             for k, (raw, condition, _) in enumerate(jumps):

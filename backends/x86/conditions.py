@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tlc.backends.x86.addresses import element
+from tlc.backends.x86.addresses import element, split
 from tlc.backends.x86.ops import Address
 from tlc.backends.x86.selector import Selector
 from tlc.frontend.types import Elem
@@ -156,23 +156,22 @@ def compare(
         else:
             s.ins(f"{what}_i", *given, s.reg(c.a), late=late, imm=c.b, **common)
         return
-    place = loaded(s, c.b, c.width)
-    if place is not None:
-        s.ins(f"{what}_m", *given, s.reg(c.a), mem=place, late=late, **common)
-        return
-    place = loaded(s, c.a, c.width)
-    if place is not None:
-        common["cc"] = SWAPPED[c.cc]
-        s.ins(f"{what}_m", *given, s.reg(c.b), mem=place, late=late, **common)
-        return
+    for a, b, cc in ((c.a, c.b, c.cc), (c.b, c.a, SWAPPED[c.cc])):
+        place = loaded(s, b, c.width, few=what == "choose")
+        if place is not None:
+            common["cc"] = cc
+            s.ins(f"{what}_m", *given, s.reg(a), mem=place, late=late, **common)
+            return
     op = f"{what}_c" if what == "fchoose" else what
     s.ins(op, *given, s.reg(c.a), s.reg(c.b), late=late, **common)
 
 
-def loaded(s: Selector, value: Value, width: int) -> Address | None:
-    """Where a value lies in memory, if its reader may read it there."""
+def loaded(s: Selector, value: Value, width: int, few: bool = False) -> Address | None:
+    """Where a value lies in memory, if its reader may read it there; `few`: if its address is in one register."""
     load = s.memory(value, width)
-    return element(s, *load.operands) if load is not None else None
+    if load is None or (few and split(s, load.operands[1], 1)[0] is not None):
+        return None
+    return element(s, *load.operands)
 
 
 # ---------------------------------------------------------------- conjunctions
@@ -189,11 +188,16 @@ def conjuncts(s: Selector, value: Value) -> list[Condition]:
     return out
 
 
-def _flat(s: Selector, value: Value) -> list[Condition]:
-    maker = s.producer(value, "and")
+def disjuncts(s: Selector, value: Value) -> list[Condition]:
+    """Conditions of which one must hold for a bool to be true."""
+    return _flat(s, value, "or")
+
+
+def _flat(s: Selector, value: Value, op: str = "and") -> list[Condition]:
+    maker = s.producer(value, op)
     if maker is None or maker.result.type.elem is not Elem.BOOL:
         return [condition(s, value)]
-    return [c for v in maker.operands for c in _flat(s, v)]
+    return [c for v in maker.operands for c in _flat(s, v, op)]
 
 
 def _merged(s: Selector, first: Condition, second: Condition) -> Condition | None:

@@ -79,7 +79,7 @@ def _constant(s: Selector, y: Value) -> int | None:
 def multiplier(d: int, bits: int, least: int) -> tuple[int, int]:
     """m and k with `y // d == (y * m) >> k` for every y of so many bits; k is the smallest that works and is not below `least`.
 
-    For d = 10 and 31 bits: m = 429496730 and k = 32, because 10 m - 2^32 = 4 is not above 2^(32 - 31) only from k = 34 on.
+    For d = 10 and 7 bits: from 7 on, k = 10 is the first for which 10 m - 2^k is at most 2^(k - 7): m = 103, and 1030 - 1024 <= 8.
     """
     k = least
     while True:

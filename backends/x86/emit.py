@@ -2,7 +2,8 @@
 
 An op may take several instructions; between them r11 and xmm15 are free, and so are the flags at its beginning and end. What it
 writes before it has read all of its uses shares no register with those: a definition in the place of a use keeps to the rows' `Reuse`,
-and where a definition is written early, the code here looks whether a use stands in its place.
+and where a definition is written early, the code here looks whether a use stands in its place. Though no op reads flags that another
+set, a comparison that would set them to what they are already is left out.
 
 The emitter is a thin interface of `assemble.py`: `put` an instruction, `jump`, bind a label. So nothing here knows where code ends up.
 """
@@ -31,9 +32,16 @@ class Emitter(Protocol):
     slots: int  # bytes from rsp to slot 0
     incoming: int  # bytes from rsp to the words that the caller passed
     stopped: Label  # leaves the function: the run has stopped
-    following: Block | None  # what is emitted next
 
     def put(self, form: Form, *operands: Value) -> None: ...
+
+    def compare(self, form: Form, *operands: Value) -> None:
+        """`put` of a comparison, unless the flags are its result already."""
+        ...
+
+    def tell(self, register: int, width: int, equality: bool) -> bool:
+        """Whether the flags tell how a register compares with 0, or at least if it is 0."""
+        ...
 
     def constant(self, form: Form, *operands: Value, data: bytes) -> None:
         """`put` where the address relative to rip is that of a constant."""
@@ -53,6 +61,10 @@ class Emitter(Protocol):
 
     def block(self, block: Block) -> Label:
         """Where a block begins, or the one that it only leads to."""
+        ...
+
+    def follows(self, block: Block) -> bool:
+        """Whether what is emitted next is there that a block begins."""
         ...
 
     def later(self, emit: Callable[[], None]) -> None:
@@ -198,18 +210,21 @@ Compare = Callable[[Emitter, Inst, int], int]
 
 
 def _compare(e: Emitter, i: Inst, k: int) -> int:
-    e.put(CMP[width(i)], reg(i.operands[k]), rm(e, i.operands[k + 1]))
+    e.compare(CMP[width(i)], reg(i.operands[k]), rm(e, i.operands[k + 1]))
     return CC[str(i.attrs["cc"])]
 
 
 def _compare_immediate(e: Emitter, i: Inst, k: int) -> int:
-    w, a = width(i), rm(e, i.operands[k])
+    w, a, cc = width(i), rm(e, i.operands[k]), str(i.attrs["cc"])
     imm = immediate(i, w)
     if imm == 0 and isinstance(a, int):
-        e.put(TEST[w], a, a)
+        if not e.tell(a, w, cc in ("eq", "ne")):
+            e.compare(TEST[w], a, a)
+    elif w > 8 and -128 <= imm < 128:
+        e.compare(SHORT["cmp"][w], a, imm)
     else:
-        _with_immediate(e, "cmp", w, a, imm)
-    return CC[str(i.attrs["cc"])]
+        e.compare(LONG["cmp"][w], a, imm)
+    return CC[cc]
 
 
 def _compare_memory(e: Emitter, i: Inst, k: int) -> int:
@@ -243,12 +258,12 @@ def _compare_reals(e: Emitter, i: Inst, k: int) -> int:
     swapped, condition = REAL_CC[str(i.attrs["cc"])]
     a, b = reg(i.operands[k]), rm(e, i.operands[k + 1])
     if not swapped:
-        e.put(UCOMI[w], a, b)
+        e.compare(UCOMI[w], a, b)
         return condition
     if isinstance(b, Memory):
         e.put(FLOAD[w], X15, b)
         b = X15
-    e.put(UCOMI[w], b, a)
+    e.compare(UCOMI[w], b, a)
     return condition
 
 
@@ -264,14 +279,14 @@ def _is_equality(i: Inst) -> bool:
 
 def _compare_equality(e: Emitter, i: Inst, k: int) -> None:
     """Sets ZF, and PF where one is not a number (and ZF with it)."""
-    e.put(UCOMI[width(i)], reg(i.operands[k]), rm(e, i.operands[k + 1]))
+    e.compare(UCOMI[width(i)], reg(i.operands[k]), rm(e, i.operands[k + 1]))
 
 
 # ---------------------------------------------------------------- what comparisons do
 
 
 def _goto(e: Emitter, block: Block) -> None:
-    if block is not e.following:
+    if not e.follows(block):
         e.jump(None, e.block(block))
 
 
@@ -282,7 +297,7 @@ def _branch(compare: Compare) -> Emit:
             _goto(e, then)
             return
         condition = compare(e, i, 0)
-        if then is e.following:
+        if e.follows(then):
             e.jump(condition ^ 1, e.block(other))
         else:
             e.jump(condition, e.block(then))
@@ -301,7 +316,7 @@ def _branch_reals(e: Emitter, i: Inst) -> None:
         return
     _compare_equality(e, i, 0)
     e.jump(P, e.block(unequal))
-    if equal is e.following:
+    if e.follows(equal):
         e.jump(NE, e.block(unequal))
     else:
         e.jump(E, e.block(equal))
@@ -663,7 +678,11 @@ def _multiply_high(name: str) -> Emit:
 
 
 def _lea(e: Emitter, i: Inst) -> None:
-    e.put(LEA[wide(i)], reg(i.operands[0]), address(e, i))
+    memory = address(e, i)
+    if memory.base is not None and memory.scaled is None and memory.offset == 0:
+        e.put(MOV[wide(i)], reg(i.operands[0]), memory.base)
+    else:
+        e.put(LEA[wide(i)], reg(i.operands[0]), memory)
 
 
 _LOADS = {

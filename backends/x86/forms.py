@@ -58,6 +58,7 @@ class Form:
     wide: bool = False  # REX.W or VEX.W
     vex: int = 0  # the opcode map of a VEX instruction
     immediate: int = 0  # bytes
+    flags: bool = True  # changes them
 
     def __str__(self) -> str:
         return f"{self.name} {','.join(k + str(w) for k, w in zip(self.kinds, self.widths, strict=True))}"
@@ -156,6 +157,9 @@ _ROWS += [
     ("vcvtps2ph", "y64,x128,i8", "VEX.66.0F3A 1D /r ib", (32,)),
 ]
 
+# What leaves the flags alone; vector instructions do, but for `vucomi`.
+_KEEPS_FLAGS = re.compile(r"mov.*|lea|cmov.*|set.*|sh[lr]x|sarx|rorx|push|pop|not|v(?!ucomi).*")
+
 _PREFIXES = {"NP": 0, "66": 0x66, "F3": 0xF3, "F2": 0xF2}
 _MAPS = {"0F": 1, "0F38": 2, "0F3A": 3}
 
@@ -181,7 +185,8 @@ def _form(name: str, operands: str, encoding: str, width: int) -> Form:
         prefix = 0x66
     if not vex and width == 8:
         opcode = opcode[:-1] + bytes([opcode[-1] & 0xFE])
-    return Form(name, kinds, widths, opcode, digit, modrm, prefix, wide, vex, immediate)
+    flags = not _KEEPS_FLAGS.fullmatch(name)
+    return Form(name, kinds, widths, opcode, digit, modrm, prefix, wide, vex, immediate, flags)
 
 
 # By name, operands as rows write them, and width.

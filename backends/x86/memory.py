@@ -40,7 +40,7 @@ def store_element(s: Selector, value: Value, mem: Address) -> None:
     elif elem.is_real:
         s.ins("fstore", s.reg(value), mem=mem, w=elem.width)
     else:
-        s.ins("store", s.reg(value), mem=mem, w=elem.width)
+        s.ins("store", s.reg(s.low(value, elem.width)), mem=mem, w=elem.width)
 
 
 def constant_bits(s: Selector, value: Value) -> int | None:
@@ -66,7 +66,31 @@ def op_load(s: Selector, instr: Instr) -> None:
 
 def op_store(s: Selector, instr: Instr) -> None:
     tensor, position, value = instr.operands
-    store_element(s, value, element(s, tensor, position))
+    if not _changed_in_place(s, instr):
+        store_element(s, value, element(s, tensor, position))
+
+
+def _changed_in_place(s: Selector, store: Instr) -> bool:
+    """Write `x[i] = x[i] + v` as one instruction on the memory, if that was the element's only reading and nothing wrote between."""
+    tensor, position, value = store.operands
+    change = s.producer(value, "add", "sub", "and", "or", "xor")
+    elem = value.type.elem
+    if change is None or not elem.is_int or change.result.type.elem is not elem or change.block is not s.block or not s.only_here(value):
+        return False
+    orders = (change.operands,) if change.op == "sub" else (change.operands, change.operands[::-1])
+    for old, by in orders:
+        load = s.memory(old, elem.width)
+        if load is None or load.result.type.elem is not elem or s.parts.of(load.operands[0]) != s.parts.of(tensor):
+            continue
+        if s.parts.of(load.operands[1]) != s.parts.of(position):
+            continue
+        mem, imm = element(s, tensor, position), s.immediate(by)
+        if imm is not None:
+            s.ins(f"{change.op}_to_i", mem=mem, imm=imm, w=elem.width)
+        else:
+            s.ins(f"{change.op}_to", s.reg(s.low(by, elem.width)), mem=mem, w=elem.width)
+        return True
+    return False
 
 
 # ---------------------------------------------------------------- parts

@@ -192,7 +192,23 @@ def _set(s: Selector, instr: Instr) -> None:
 
 def _select(s: Selector, instr: Instr) -> None:
     cond, then, other = instr.operands
-    _choose(s, instr, condition(s, cond), then, other)
+    c = condition(s, cond)
+    if _is_bool(c) and _one_more(s, then, other) and instr.result.type.elem is Elem.I64:
+        assert isinstance(c.a, Value)
+        s.ins("add", s.result(instr), s.reg(other), s.reg(c.a), w=64)
+        return
+    _choose(s, instr, c, then, other)
+
+
+def _is_bool(c: Condition) -> bool:
+    """Whether a condition is a bool that is there already."""
+    return c.cc == "ne" and c.b == 0 and not c.mask and c.a.type.elem is Elem.BOOL
+
+
+def _one_more(s: Selector, then: Value, other: Value) -> bool:
+    """Whether one value is the other plus 1."""
+    maker = s.producer(then, "add")
+    return maker is not None and s.immediate(maker.operands[1]) == 1 and s.parts.of(maker.operands[0]) == s.parts.of(other)
 
 
 def _choose(s: Selector, instr: Instr, c: Condition, then: Value, other: Value) -> None:

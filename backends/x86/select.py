@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping
 from tlc.backends.context import VALUES
 from tlc.backends.program import Tables
 from tlc.backends.x86 import calls, memory
-from tlc.backends.x86.conditions import compare, condition, conjuncts
+from tlc.backends.x86.conditions import compare, conjuncts, disjuncts
 from tlc.backends.x86.layout import layout
 from tlc.backends.x86.legalize import legalize
 from tlc.backends.x86.narrow import to_bits
@@ -63,12 +63,14 @@ def select_function(
     blocks = {b: ir.Block(b.name, _depth(s, b), b.terminator.op == "unreachable") for b in s.parts.order}
     place = {b: k for k, b in enumerate(s.parts.order)}
     own = {b: [(p, k) for p in b.params for k in range(calls.count_words(p.type)) if s.parts.of(p, k) == (p, k)] for b in s.parts.order}
+    more: dict[Block, list[ir.Block]] = {}  # what a block is continued by, where it branches on several conditions
     steps = _steps(s)
     moved = {i for found in steps.values() for i in found}
     for block in reversed(s.parts.order):
         s.block = block
         polling = any(t in polls and place[t] <= place[block] for t in block.terminator.targets)
-        chunks = [_write(s, block.terminator, lambda b=block, p=polling: _terminator(s, b.terminator, blocks, own, p))]  # type: ignore[misc]
+        more[block] = []
+        chunks = [_write(s, block.terminator, lambda b=block, p=polling: _terminator(s, b.terminator, blocks, own, p, more[b]))]  # type: ignore[misc]
         for instr in (*reversed(steps.get(block, ())), *(i for i in reversed(block.instrs) if i not in moved)):
             if _needed(s, instr):
                 chunks.append(_write(s, instr, lambda i=instr: _instruction(s, i)))  # type: ignore[misc]
@@ -79,7 +81,7 @@ def select_function(
         blocks[block].insts = [i for chunk in reversed(chunks) for i in chunk]
     for block in s.parts.order[1:]:
         blocks[block].params = [s.reg(*part) for part in own[block]]
-    s.out.blocks = [blocks[b] for b in layout(function.body.entry, s.loop_of)]
+    s.out.blocks = [out for b in layout(function.body.entry, s.loop_of) for out in (blocks[b], *more[b])]
     prune(s.out)
     return s.out
 
@@ -136,7 +138,7 @@ Blocks = Mapping[Block, ir.Block]
 Own = Mapping[Block, list[tuple[Value, int]]]
 
 
-def _terminator(s: Selector, end: Terminator, blocks: Blocks, own: Own, polls: bool) -> None:
+def _terminator(s: Selector, end: Terminator, blocks: Blocks, own: Own, polls: bool, more: list[ir.Block]) -> None:
     targets = [(blocks[target], _passed(s, target, args, own)) for target, args in end.edges]
     if polls:
         s.ins("poll")
@@ -144,13 +146,29 @@ def _terminator(s: Selector, end: Terminator, blocks: Blocks, own: Own, polls: b
         case "jump":
             s.ins("jump", targets=targets)
         case "branch":
-            compare(s, "br", (), condition(s, end.own[0]), targets=targets)
+            _branch(s, end.own[0], targets, more)
         case "return":
             calls.give_back(s, s.ssa, end.own)
         case "unreachable":
             s.ins("trap")
         case _:
             raise s.fault(f"`{end.op}` in host code")
+
+
+def _branch(s: Selector, cond: Value, targets: list[tuple[ir.Block, tuple[VReg, ...]]], more: list[ir.Block]) -> None:
+    """A branch; on a conjunction or a disjunction one for each condition, in blocks of their own."""
+    conditions, either = conjuncts(s, cond), False
+    if len(conditions) == 1:
+        conditions = disjuncts(s, cond)
+        either = len(conditions) > 1
+    (then, other), first = targets, s.now
+    for c in conditions[:-1]:
+        following = ir.Block(s.block.name, _depth(s, s.block))
+        compare(s, "br", (), c, targets=[then, (following, ())] if either else [(following, ()), other])
+        more.append(following)
+        s.now = following.insts
+    compare(s, "br", (), conditions[-1], targets=targets)
+    s.now = first
 
 
 def _passed(s: Selector, target: Block, args: tuple[Value, ...], own: Own) -> tuple[VReg, ...]:

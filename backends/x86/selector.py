@@ -213,6 +213,20 @@ class Selector:
         a, b = instr.operands
         return instr.block, a.type.elem, self.parts.of(a), self.parts.of(b)
 
+    def low(self, value: Value, width: int) -> Value:
+        """A value with the same low bits, before what only clears bits above them."""
+        while True:
+            maker = self.producer(value, "and", "mod")
+            if maker is None or not maker.result.type.elem.is_int or maker.result.type.elem.width < width:
+                return value
+            x, y = maker.operands
+            if maker.op == "and" and self.immediate(x) is not None:
+                x, y = y, x
+            imm, mask = self.immediate(y), (1 << width) - 1
+            if imm is None or not (imm & mask == mask if maker.op == "and" else imm > mask and imm & (imm - 1) == 0):
+                return value
+            value = x
+
     # ------------------------------------------------------------ what is known of numbers
 
     def at_least(self, value: Value, bound: int) -> bool:

@@ -43,6 +43,18 @@ class Ranges:
         """Atoms that are at least 1, because an axis runs over them."""
         return frozenset(self.extents)
 
+    @cached_property
+    def ends(self) -> dict[Expr, int]:
+        """The greatest values of atoms that facts give: of those that say no more than that."""
+        out: dict[Expr, int] = {}
+        for f in self.facts:
+            atoms = [m for m in f if m]
+            if len(atoms) == 1 and len(atoms[0]) == 1 and f[atoms[0]] == -1:
+                (a,), most = atoms[0], f.get((), 0)
+                extent = self.extents[a.data].value if a.op == "axis" else None
+                out[a] = min(most, out.get(a, most), most if extent is None else extent - 1)
+        return out
+
     def simplify(self, e: Expr) -> Expr:
         """An equal expression in normal form, for `i64` expressions; others are simplified inside."""
         return self.simplify_all([e])[0]
@@ -64,7 +76,7 @@ class Ranges:
                 return self.divide(*args)[1]
             case "lt" | "le" | "gt" | "ge" if args[0].elem is Elem.I64:
                 decided = self.compare(e.op, *args)
-                return rebuild(e, args) if decided is None else const(decided, Elem.BOOL)
+                return self.smaller(e.op, *args) if decided is None else const(decided, Elem.BOOL)
             case "min" | "max" if e.elem is Elem.I64:
                 a, b = args
                 if self.compare("le", a, b):
@@ -86,12 +98,14 @@ class Ranges:
         ((monomial, factor),) = d.items()
         if factor <= 0 or not all(x in self.positive for x in monomial):
             return plain
-        common = gcd(factor, *(c for m, c in p.items() if m))
-        if not monomial and common > 1:
-            return self._divide_by_common(p, factor, common)
         for q, r in self._splits(p, monomial, factor):
             if self.at_least_zero(r) and self.at_least_zero(_sub(_sub(d, r), {(): 1})):
                 return from_poly(q), from_poly(r)
+        for g in self._common(p, factor) if not monomial else ():
+            for q, r in self._splits(p, (), g):  # (g a + r) // (g m) = a // m;  (g a + r) % (g m) = g (a % m) + r
+                if self.at_least_zero(r) and self.at_least_zero(_sub(_poly(g - 1), r)):
+                    quotient, remainder = self.divide(from_poly(q), const(factor // g))
+                    return quotient, from_poly(_add(_mul(to_poly(remainder), _poly(g)), r))
         q, r = next(self._splits(p, monomial, factor))
         left_over = from_poly(r)
         quotient, remainder = op("floordiv", left_over, b), op("mod", left_over, b)
@@ -114,14 +128,9 @@ class Ranges:
         a = _sub(p, _atom(atoms[0]))
         return (a, x, m.value) if self.bounded(_add(_mul(a, _poly(m.value)), to_poly(x))) else None
 
-    def _divide_by_common(self, p: Poly, factor: int, common: int) -> tuple[Expr, Expr]:
-        """(g a + k) // (g m) = (a + k // g) // m;  (g a + k) % (g m) = g ((a + k // g) % m) + k % g."""
-        whole, left = divmod(p.get((), 0), common)
-        smaller = _add({m: c // common for m, c in p.items() if m}, _poly(whole))
-        if factor == common:
-            return from_poly(smaller), const(left)
-        q, r = self.divide(from_poly(smaller), const(factor // common))
-        return q, from_poly(_add(_mul(to_poly(r), _poly(common)), _poly(left)))
+    def _common(self, p: Poly, factor: int) -> list[int]:
+        """What terms and a divisor have in common, large numbers first."""
+        return sorted({gcd(c, factor) for m, c in p.items() if m} - {1, factor}, reverse=True)
 
     def _splits(self, p: Poly, monomial: Monomial, factor: int) -> Iterator[tuple[Poly, Poly]]:
         """Ways to write p as q b + r, where b is `factor` times a monomial: what b divides goes to q, and of other coefficients what is left.
@@ -168,6 +177,38 @@ class Ranges:
                     return self.recombine(_add(out, {n: v * k for n, v in _mul(to_poly(x), {rest: 1}).items()}))
         return p
 
+    # ------------------------------------------------------------ comparisons
+
+    def smaller(self, name: str, a: Expr, b: Expr) -> Expr:
+        """A comparison without common factors and quotients: 2 i + 1 < 6 is i < 3, and i // 4 < 3 is i < 12."""
+        as_it_is = op(name, a, b)
+        p, q = to_poly(a), to_poly(b)
+        if not (self.bounded(p) and self.bounded(q)):
+            return as_it_is
+        if name in ("gt", "ge"):
+            p, q = q, p
+        d = _sub(_sub(p, q), {(): 1} if name in ("le", "ge") else {})  # d < 0
+        k = d.pop((), 0)
+        g = gcd(*d.values())
+        limit = -(k // g)  # d / g < limit
+        (m, c), *others = d.items()
+        if len(m) == 1 and m[0].op == "floordiv" and not others and (m[0].args[1].value or 0) > 0:
+            x, by = m[0].args[0], int(m[0].args[1].value or 0)
+            if c > 0:  # x // by < limit
+                return self._again("lt", x, limit * by)
+            return self._again("ge", x, (1 - limit) * by)  # -(x // by) < limit
+        if g == 1:
+            return as_it_is
+        left, right = ({n: v * sign // g for n, v in d.items() if v * sign > 0} for sign in (1, -1))
+        if not left:
+            return self._again("gt", from_poly(right), -limit)
+        return self._again("lt", from_poly(left), from_poly(_add(right, _poly(limit))))
+
+    def _again(self, name: str, a: Expr, b: Expr | int) -> Expr:
+        other = const(b) if isinstance(b, int) else b
+        decided = self.compare(name, a, other)
+        return self.smaller(name, a, other) if decided is None else const(decided, Elem.BOOL)
+
     # ------------------------------------------------------------ ranges
 
     def bounded(self, p: Poly) -> bool:
@@ -194,6 +235,9 @@ class Ranges:
                 return self._most_of_poly(a.args[0])
             case "mod":
                 return abs(a.args[1].value) if a.args[1].value is not None else None
+            case "min" | "max":
+                known = [self._most_of_poly(x) for x in a.args]
+                return None if None in known else max(n for n in known if n is not None)
         return None
 
     def _most_of_poly(self, e: Expr) -> int | None:
@@ -210,7 +254,7 @@ class Ranges:
         return total
 
     def _bounded_atom(self, a: Expr) -> bool:
-        if a.op in ("floordiv", "mod"):
+        if a.op in ("floordiv", "mod", "min", "max"):
             return all(self.bounded(to_poly(x)) for x in a.args)
         return a.op == "axis" or a in self.positive or (a.op == "scalar" and a.data.extent)
 
@@ -221,10 +265,14 @@ class Ranges:
             if not (c in self.positive or (c.value or 0) > 0):
                 return False
             return a.op == "mod" or self.at_least_zero(to_poly(x))
+        if a.op in ("min", "max"):
+            return (all if a.op == "min" else any)(self.at_least_zero(to_poly(x)) for x in a.args)
         return a.op == "axis" or a in self.positive or (a.op == "scalar" and a.data.extent)
 
     def last(self, a: Expr) -> Poly | None:
         """The greatest value of an atom, if it has one in terms of extents."""
+        if a in self.ends:
+            return _poly(self.ends[a])
         if a.op == "axis":
             return _sub(to_poly(self.extents[a.data]), {(): 1})
         if a.op == "mod" and self.never_negative(a):
@@ -233,6 +281,11 @@ class Ranges:
             most, by = self.most(to_poly(a.args[0])), a.args[1].value
             if most is not None and set(most) <= {()} and by:
                 return _poly(most.get((), 0) // by)
+        if a.op in ("min", "max"):
+            ends = [self.most(to_poly(x)) for x in a.args]
+            known = [e.get((), 0) for e in ends if e is not None and set(e) <= {()}]
+            if known and (a.op == "min" or len(known) == len(ends)):
+                return _poly(min(known) if a.op == "min" else max(known))
         return None
 
     def most(self, p: Poly) -> Poly | None:
@@ -243,7 +296,7 @@ class Ranges:
                 return None
             term: Poly = {(): c}
             for a in m:
-                movable = a.op in ("axis", "floordiv", "mod")
+                movable = a.op in ("axis", "floordiv", "mod", "min", "max")
                 if movable and c < 0:
                     term = {}  # the least value of the atom is 0
                     break

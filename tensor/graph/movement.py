@@ -11,8 +11,8 @@
     %7 = reduce %6 : op=add pop=1
 
 A line defines a value: an op, its arguments (values, numbers, tuples) and, behind a colon, its attributes. `docs/graph.md` lists the ops.
-Element-wise ops are the scalar ops of `frontend/ops.py`; their operands are aligned at the right, and an extent of 1 stretches. The results of a graph
-are the values that no other reads, and those that a line `output %a, %b` names.
+Element-wise ops are the scalar ops of `frontend/ops.py`; their operands are aligned at the right, and an extent of 1 stretches. The
+results of a graph are the values that a line `output %a, %b` names, or those that no other reads.
 
 Each line becomes a node of the graph, but for `reshape`, which is a view of what it reshapes; fusion then makes index arithmetic of all
 movement. A sum of a product is one chain of fused multiply-adds, as in TL, other sums of reals have sixteen lanes, and narrow reals are
@@ -131,9 +131,10 @@ class _Reader:
             raise CompileError(self.diagnostics)
         stem = re.sub(r"\W", "_", re.sub(r"\.\w+$", "", self.source.path.rsplit("/", 1)[-1])) or "graph"
         graph = Graph(stem if stem[0].isalpha() else f"g{stem}")
-        results = [v for name, v in self.values.items() if v is not None and (name in self.outputs or name not in self.read | self.buffers)]
+        wanted = self.outputs or [name for name in self.values if name not in self.read | self.buffers]
+        results = [v for v in map(self.values.get, wanted) if v is not None]
         if not results:
-            raise CompileError([Diagnostic("G0001", "the graph computes nothing", Span(self.source, 0, len(self.source.text)))])
+            raise CompileError([Diagnostic("E1011", "the graph computes nothing", Span(self.source, 0, len(self.source.text)))])
         for v in results:
             graph.kept.append(self.own(v))
         graph.nodes = list(self.nodes.values())
@@ -155,11 +156,11 @@ class _Reader:
                 return
             name = tokens[0]
             if name.kind != "value":
-                raise self.error("G0001", f"a line defines a value: expected `%name = op ...`, found `{name.text}`", name.span)
+                raise self.error("E1011", f"a line defines a value: expected `%name = op ...`, found `{name.text}`", name.span)
             before = self.values.get(name.text)
             if name.text in self.values:
                 label = (Label(before.span, "defined here"),) if before else ()
-                raise self.error("G0003", f"`{name.text}` is defined twice", name.span, labels=label)
+                raise self.error("E1013", f"`{name.text}` is defined twice", name.span, labels=label)
             self.values[name.text] = None
             parser = _Parser(self, tokens)
             try:
@@ -174,7 +175,7 @@ class _Reader:
         while at < len(text):
             m = _TOKEN.match(text, at)
             if m is None:
-                raise self.error("G0001", f"unexpected character `{text[at]}`", Span(self.source, start + at, start + at + 1))
+                raise self.error("E1011", f"unexpected character `{text[at]}`", Span(self.source, start + at, start + at + 1))
             if m.lastgroup:
                 out.append(_Token(m.lastgroup, m.group(), Span(self.source, start + m.start(), start + m.end())))
             at = m.end()
@@ -187,11 +188,11 @@ class _Reader:
                 self.value(t)
                 self.outputs[t.text] = None
             elif t.text != ",":
-                raise self.error("G0001", f"expected `output %a, %b`, found `{t.text}`", t.span)
+                raise self.error("E1011", f"expected `output %a, %b`, found `{t.text}`", t.span)
 
     def value(self, token: _Token) -> _Value:
         if token.text not in self.values:
-            raise self.error("G0003", f"`{token.text}` is not defined", token.span, help=_near(token.text, self.values))
+            raise self.error("E1013", f"`{token.text}` is not defined", token.span, help=_near(token.text, self.values))
         found = self.values[token.text]
         if found is None:
             raise _Unknown
@@ -210,7 +211,7 @@ class _Reader:
             return form(self, s)
         if name in SCALAR_OPS and set(SCALAR_OPS[name].takes) & set(DTYPES.values()):
             return self.elementwise(s, name)
-        raise self.error("G0002", f"there is no op `{s.op.text}`", s.op.span, help=_near(s.op.text, (*MOVEMENT, *SCALAR_OPS, *SPELLINGS)))
+        raise self.error("E1012", f"there is no op `{s.op.text}`", s.op.span, help=_near(s.op.text, (*MOVEMENT, *SCALAR_OPS, *SPELLINGS)))
 
     def add(self, name: str, elem: Elem, shape: Sequence[int], value: Expr, span: Span, reduction: Reduction | None = None) -> _Value:
         """A node that gives one element for each index."""
@@ -229,9 +230,9 @@ class _Reader:
         slot = self.integer(self.attribute(s, "slot"))
         where = s.attributes["slot"].span
         if slot < 0:
-            raise self.error("G0010", f"a slot is a number from 0 on, found {slot}", where)
+            raise self.error("E1020", f"a slot is a number from 0 on, found {slot}", where)
         if slot in self.slots:
-            raise self.error("G0010", f"slot {slot} is taken", where, labels=(Label(self.slots[slot], "by this buffer"),))
+            raise self.error("E1020", f"slot {slot} is taken", where, labels=(Label(self.slots[slot], "by this buffer"),))
         self.slots[slot] = where
         self.buffers.add(s.name.text)
         tensor = Tensor(f"slot{slot}", self.dtype(s), sizes(shape))
@@ -242,7 +243,7 @@ class _Reader:
         self.count(s, 1)
         number = s.args[0]
         if not isinstance(number, _Number):
-            raise self.error("G0004", "`const` takes a number", number.span)
+            raise self.error("E1014", "`const` takes a number", number.span)
         return self.add(s.name.text, self.dtype(s), (), self.literal(number, self.dtype(s)), s.span)
 
     def reshape(self, s: _Line) -> _Value:
@@ -250,23 +251,23 @@ class _Reader:
         shape = self.integers(arg, "the new shape")
         unknown = [k for k, n in enumerate(shape) if n == -1]
         if any(n < -1 for n in shape) or len(unknown) > 1:
-            raise self.error("G0009", "an extent is not negative; one may be -1, which the others determine", arg.span)
+            raise self.error("E1019", "an extent is not negative; one may be -1, which the others determine", arg.span)
         size, others = prod(x.shape), prod(n for n in shape if n != -1)
         if unknown:
             if not others or size % others:
-                raise self.error("G0007", f"{_shape(x.shape)} has {size} elements, which {others} does not divide", arg.span, labels=_here(x))
+                raise self.error("E1017", f"{_shape(x.shape)} has {size} elements, which {others} does not divide", arg.span, labels=_here(x))
             shape[unknown[0]] = size // others
         elif others != size:
             message = f"{_shape(x.shape)} has {size} elements and {_shape(shape)} has {others}"
-            raise self.error("G0007", message, arg.span, labels=_here(x))
+            raise self.error("E1017", message, arg.span, labels=_here(x))
         return _Value(s.name.text, View(x.view.tensor, sizes(shape)), tuple(shape), s.span)
 
     def permute(self, s: _Line) -> _Value:
         x, arg = self.movement(s)
         order = self.integers(arg, "the order of axes")
         if sorted(order) != list(range(len(x.shape))):
-            message = f"{_tuple(order)} is no order of the {len(x.shape)} axes of {_shape(x.shape)}"
-            raise self.error("G0008", message, arg.span, labels=_here(x))
+            message = f"{_tuple(order)} is no order of the {_count(x.shape)} of {_shape(x.shape)}"
+            raise self.error("E1018", message, arg.span, labels=_here(x))
         shape = [x.shape[k] for k in order]
         return self.made(s, x, shape, read(x, [axis(order.index(k)) for k in range(len(order))]))
 
@@ -274,12 +275,12 @@ class _Reader:
         x, arg = self.movement(s)
         shape = self.integers(arg, "the new shape")
         if len(shape) != len(x.shape):
-            raise self.error("G0005", f"{_shape(x.shape)} has {len(x.shape)} axes and {_tuple(shape)} has {len(shape)}", arg.span, labels=_here(x))
+            raise self.error("E1015", f"{_shape(x.shape)} has {_count(x.shape)} and {_tuple(shape)} has {len(shape)}", arg.span, labels=_here(x))
         shape = [n if m == -1 else m for n, m in zip(x.shape, shape, strict=True)]
         for k, (n, m) in enumerate(zip(x.shape, shape, strict=True)):
             if m < 0 or n not in (1, m):
                 message = f"axis {k} of {_shape(x.shape)} has extent {n} and cannot be stretched to {m}: only an extent of 1 can"
-                raise self.error("G0005", message, arg.span, labels=_here(x))
+                raise self.error("E1015", message, arg.span, labels=_here(x))
         return self.made(s, x, shape, read(x, stretched(x.shape, shape)))
 
     def pad(self, s: _Line) -> _Value:
@@ -287,11 +288,11 @@ class _Reader:
         pairs = self.pairs(arg, x, "(before, after)")
         for k, (low, high) in enumerate(pairs):
             if low < 0 or high < 0:
-                raise self.error("G0009", f"the padding of axis {k} is negative; `shrink` cuts off", arg.span)
+                raise self.error("E1019", f"the padding of axis {k} is negative; `shrink` cuts off", arg.span)
         given = s.attributes.get("value")
         number = given.value if given else _Number(0, s.span)
         if not isinstance(number, _Number):
-            raise self.error("G0010", "the value of the padding is a number", number.span)
+            raise self.error("E1020", "the value of the padding is a number", number.span)
         fill = self.literal(number, x.elem)
         shape = [low + n + high for n, (low, high) in zip(x.shape, pairs, strict=True)]
         if not all(x.shape):
@@ -320,7 +321,7 @@ class _Reader:
         rows = [tuple(self.integers(row, "(start, stop, step)")) for row in self.items(arg, x)]
         for row in rows:
             if len(row) not in (2, 3):
-                raise self.error("G0004", f"a slice is (start, stop) or (start, stop, step), found {_tuple(row)}", arg.span)
+                raise self.error("E1014", f"a slice is (start, stop) or (start, stop, step), found {_tuple(row)}", arg.span)
         steps = [(row[0], row[1], row[2] if len(row) == 3 else 1) for row in rows]
         self.check_bounds(x, steps, arg.span)
         at = [op("add", op("mul", axis(k), const(c)), const(a)) for k, (a, _, c) in enumerate(steps)]
@@ -330,16 +331,16 @@ class _Reader:
         for k, (a, b, c) in enumerate(rows):
             if not 0 <= a <= b <= x.shape[k]:
                 message = f"{a} to {b} does not lie in 0 to {x.shape[k]}, the extent of axis {k}"
-                raise self.error("G0009", message, span, labels=_here(x))
+                raise self.error("E1019", message, span, labels=_here(x))
             if c < 1:
-                raise self.error("G0009", f"a step is at least 1, found {c}; `flip` turns an axis around", span)
+                raise self.error("E1019", f"a step is at least 1, found {c}; `flip` turns an axis around", span)
 
     def flip(self, s: _Line) -> _Value:
         x, arg = self.movement(s)
         turned = [arg.value] if isinstance(arg, _Number) and isinstance(arg.value, int) else self.integers(arg, "the axes to turn around")
         for k in turned:
             if not 0 <= k < len(x.shape) or turned.count(k) > 1:
-                raise self.error("G0008", f"{k} is no axis of {_shape(x.shape)}, or stands there twice", arg.span, labels=_here(x))
+                raise self.error("E1018", f"{k} is no axis of {_shape(x.shape)}, or stands there twice", arg.span, labels=_here(x))
         at = [op("sub", const(n - 1), axis(k)) if k in turned else axis(k) for k, n in enumerate(x.shape)]
         return self.made(s, x, x.shape, read(x, at))
 
@@ -350,24 +351,24 @@ class _Reader:
         operands: list[_Value | _Number] = []
         for a in s.args:
             if isinstance(a, _Tuple):
-                raise self.error("G0004", f"`{s.op.text}` takes values and numbers", a.span)
+                raise self.error("E1014", f"`{s.op.text}` takes values and numbers", a.span)
             operands.append(a)
         typed = operands[1:] if name == "select" else operands
         elem = self.common(s, typed)
         if elem not in row.takes:
             takes = ", ".join(e.value for e in row.takes if e.value in DTYPES)
-            raise self.error("G0006", f"`{s.op.text}` does not take {elem}: it takes {takes}", s.op.span, labels=_here(*typed))
+            raise self.error("E1016", f"`{s.op.text}` does not take {elem}: it takes {takes}", s.op.span, labels=_here(*typed))
         if name == "select":
             cond = operands[0]
             if not isinstance(cond, _Value) or cond.elem is not Elem.BOOL:
                 found = cond.elem if isinstance(cond, _Value) else "a number"
-                raise self.error("G0006", f"the condition of `{s.op.text}` is a bool, found {found}", cond.span)
+                raise self.error("E1016", f"the condition of `{s.op.text}` is a bool, found {found}", s.op.span, labels=_here(cond))
         shape = self.broadcast(s, operands)
         elems = [Elem.BOOL if name == "select" and k == 0 else elem for k in range(len(operands))]
         args = [self.operand(a, e, shape) for a, e in zip(operands, elems, strict=True)]
         value = op(name, *args, elem=self.dtype(s) if row.gives == "type" else None)
         if name == "bitcast" and value.elem.width != elem.width:
-            raise self.error("G0006", f"{elem} has {elem.width} bits and {value.elem} has {value.elem.width}", s.op.span)
+            raise self.error("E1016", f"{elem} has {elem.width} bits and {value.elem} has {value.elem.width}", s.op.span)
         out = self.add(s.name.text, value.elem, shape, value, s.span)
         return _Value(out.name, out.view, out.shape, out.span, tuple(operands)) if name == "mul" else out
 
@@ -382,13 +383,13 @@ class _Reader:
         """The element type of all operands; a number takes the type of the others."""
         values = [a for a in operands if isinstance(a, _Value)]
         if not values:
-            raise self.error("G0004", f"`{s.op.text}` takes at least one value; `const` makes one of a number", s.op.span)
+            raise self.error("E1014", f"`{s.op.text}` takes at least one value; `const` makes one of a number", s.op.span)
         first = values[0]
         for v in values[1:]:
             if v.elem is not first.elem:
                 message = f"`{s.op.text}` of {first.elem} and {v.elem}"
                 help = f"convert one of them: `%x = cast {v.name} : dtype={first.elem}`"
-                raise self.error("G0006", message, s.op.span, labels=_here(first, v), help=help)
+                raise self.error("E1016", message, s.op.span, labels=_here(first, v), help=help)
         return first.elem
 
     def broadcast(self, s: _Line, operands: Sequence[_Value | _Number]) -> tuple[int, ...]:
@@ -400,7 +401,7 @@ class _Reader:
             other = next(((v, n) for v, n in long if n != long[0][1]), None)
             if other is not None:
                 message = f"{_shape(long[0][0].shape)} and {_shape(other[0].shape)} do not agree: {long[0][1]} and {other[1]}, counted from the right axis {k}"
-                raise self.error("G0005", message, s.op.span, labels=_here(long[0][0], other[0]))
+                raise self.error("E1015", message, s.op.span, labels=_here(long[0][0], other[0]))
             out.append(long[0][1])
         return tuple(reversed(out))
 
@@ -409,22 +410,22 @@ class _Reader:
         self.count(s, 1)
         x = s.args[0]
         if not isinstance(x, _Value):
-            raise self.error("G0004", "`reduce` takes a value", x.span)
+            raise self.error("E1014", "`reduce` takes a value", x.span)
         given = self.attribute(s, "op")
         word = given.value.text if isinstance(given.value, _Token) else ""
         if word not in REDUCERS:
-            raise self.error("G0002", f"there is no reducer `{word}`", given.span, help=_near(word, REDUCERS) or f"there are {', '.join(REDUCERS)}")
+            raise self.error("E1012", f"there is no reducer `{word}`", given.span, help=_near(word, REDUCERS) or f"there are {', '.join(REDUCERS)}")
         reducer = REDUCERS[word]
         pop = self.integer(s.attributes["pop"]) if "pop" in s.attributes else 1
         search = reducer in ("argmax", "argmin")
         if not 1 <= pop <= len(x.shape) or (search and pop > 1):
-            message = f"`pop={pop}` reduces the last {pop} axes, and {_shape(x.shape)} has {len(x.shape)}"
-            raise self.error("G0008", message if not search else f"`{word}` reduces one axis", s.span, labels=_here(x))
+            message = f"`pop={pop}` reduces so many axes at the end, and {_shape(x.shape)} has {_count(x.shape)}"
+            raise self.error("E1018", message if not search else f"`{word}` reduces one axis", s.span, labels=_here(x))
         if (reducer in ("any", "all")) != (x.elem is Elem.BOOL):
-            raise self.error("G0006", f"`{word}` of {x.elem}", given.span, labels=_here(x), help="`cast` converts to another type")
+            raise self.error("E1016", f"`{word}` of {x.elem}", given.span, labels=_here(x), help="`cast` converts to another type")
         keep = len(x.shape) - pop
         if not all(x.shape[keep:]) and reducer not in ("sum", "prod", "any", "all"):
-            raise self.error("G0009", f"`{word}` of nothing: {_shape(x.shape)} has an empty axis that is reduced", s.span, labels=_here(x))
+            raise self.error("E1019", f"`{word}` of nothing: {_shape(x.shape)} has an empty axis that is reduced", s.span, labels=_here(x))
         wide = Elem.F32 if x.elem in NARROW and reducer in ("sum", "prod") else x.elem
         fused = reducer == "sum" and x.elem.is_real and bool(x.factors)
         terms = [self.operand(f, x.elem, x.shape) for f in x.factors] if fused else [read(x, axes(x.shape))]
@@ -442,40 +443,40 @@ class _Reader:
         self.count(s, 2)
         x, arg = s.args
         if not isinstance(x, _Value):
-            raise self.error("G0004", f"`{s.op.text}` moves a value", x.span)
+            raise self.error("E1014", f"`{s.op.text}` moves a value", x.span)
         return x, arg
 
     def count(self, s: _Line, wanted: int) -> None:
         if len(s.args) != wanted:
-            raise self.error("G0004", f"`{s.op.text}` takes {wanted} argument{'s' * (wanted != 1)}, found {len(s.args)}", s.span)
+            raise self.error("E1014", f"`{s.op.text}` takes {wanted} argument{'s' * (wanted != 1)}, found {len(s.args)}", s.span)
 
     def known(self, s: _Line, *names: str) -> None:
         for name, a in s.attributes.items():
             if name not in names:
                 help = f"it has {', '.join(f'`{n}`' for n in names)}" if names else "it has none"
-                raise self.error("G0010", f"`{s.op.text}` has no attribute `{name}`", a.span, help=help)
+                raise self.error("E1020", f"`{s.op.text}` has no attribute `{name}`", a.span, help=help)
 
     def attribute(self, s: _Line, name: str) -> _Attribute:
         if name not in s.attributes:
-            raise self.error("G0010", f"`{s.op.text}` lacks its attribute `{name}`", s.span, help=f"write it behind a colon: `: {name}=...`")
+            raise self.error("E1020", f"`{s.op.text}` lacks its attribute `{name}`", s.span, help=f"write it behind a colon: `: {name}=...`")
         return s.attributes[name]
 
     def dtype(self, s: _Line) -> Elem:
         a = self.attribute(s, "dtype")
         word = a.value.text if isinstance(a.value, _Token) else ""
         if word not in DTYPES:
-            raise self.error("G0010", f"there is no dtype `{word}`", a.span, help=_near(word, DTYPES) or f"there are {', '.join(DTYPES)}")
+            raise self.error("E1020", f"there is no dtype `{word}`", a.span, help=_near(word, DTYPES) or f"there are {', '.join(DTYPES)}")
         return DTYPES[word]
 
     def integer(self, a: _Attribute) -> int:
         if not isinstance(a.value, _Number) or not isinstance(a.value.value, int):
-            raise self.error("G0010", f"`{a.name}` is an integer", a.span)
+            raise self.error("E1020", f"`{a.name}` is an integer", a.span)
         return a.value.value
 
     def shape(self, a: _Argument) -> tuple[int, ...]:
         shape = [a.value] if isinstance(a, _Number) and isinstance(a.value, int) else self.integers(a, "a shape")
         if any(n < 0 for n in shape) or prod(shape) > LARGEST:
-            raise self.error("G0009", f"{_tuple(shape)} is no shape: an extent is not negative, and a tensor has at most 2^40 elements", a.span)
+            raise self.error("E1019", f"{_tuple(shape)} is no shape: an extent is not negative, and a tensor has at most 2^40 elements", a.span)
         return tuple(shape)
 
     def integers(self, a: _Argument, what: str) -> list[int]:
@@ -483,31 +484,31 @@ class _Reader:
             found = [x.value for x in a.items if isinstance(x, _Number) and isinstance(x.value, int)]
             if len(found) == len(a.items):
                 return found
-        raise self.error("G0004", f"{what} is a tuple of integers", a.span)
+        raise self.error("E1014", f"{what} is a tuple of integers", a.span)
 
     def items(self, a: _Argument, x: _Value) -> tuple[_Argument, ...]:
         if not isinstance(a, _Tuple) or len(a.items) != len(x.shape):
-            raise self.error("G0004", f"expected a tuple with an entry for each of the {len(x.shape)} axes of {_shape(x.shape)}", a.span, labels=_here(x))
+            raise self.error("E1014", f"expected a tuple with an entry for each of the {_count(x.shape)} of {_shape(x.shape)}", a.span, labels=_here(x))
         return a.items
 
     def pairs(self, a: _Argument, x: _Value, what: str) -> list[tuple[int, int]]:
         rows = [self.integers(row, what) for row in self.items(a, x)]
         for row in rows:
             if len(row) != 2:
-                raise self.error("G0004", f"an entry is {what}, found {_tuple(row)}", a.span)
+                raise self.error("E1014", f"an entry is {what}, found {_tuple(row)}", a.span)
         return [(row[0], row[1]) for row in rows]
 
     def literal(self, n: _Number, elem: Elem) -> Expr:
         """A number in an element type."""
         if elem is Elem.BOOL:
             if n.value not in (0, 1):
-                raise self.error("G0006", f"{n.value} is no bool: write 0 or 1", n.span)
+                raise self.error("E1016", f"{n.value} is no bool: write 0 or 1", n.span)
             return const(bool(n.value), elem)
         if elem.is_real:
             return const(float(n.value), elem)
         low, high = (-(2 ** (elem.width - 1)), 2 ** (elem.width - 1) - 1) if elem.is_signed else (0, 2**elem.width - 1)
         if not isinstance(n.value, int) or not low <= n.value <= high:
-            raise self.error("G0006", f"{n.value} is no {elem}", n.span)
+            raise self.error("E1016", f"{n.value} is no {elem}", n.span)
         return const(n.value, elem)
 
 
@@ -533,7 +534,7 @@ class _Parser:
         return self.tokens[self.position - 1]
 
     def expected(self, what: str) -> CompileError:
-        return self.reader.error("G0001", f"expected {what}, found {f'`{self.token.text}`' if self.token.text else 'the end of the line'}", self.token.span)
+        return self.reader.error("E1011", f"expected {what}, found {f'`{self.token.text}`' if self.token.text else 'the end of the line'}", self.token.span)
 
     def expect(self, text: str) -> None:
         if self.token.text != text:
@@ -557,7 +558,7 @@ class _Parser:
             while self.token.kind != "end":
                 a = self.attribute()
                 if a.name in attributes:
-                    raise self.reader.error("G0010", f"`{a.name}` is given twice", a.span)
+                    raise self.reader.error("E1020", f"`{a.name}` is given twice", a.span)
                 attributes[a.name] = a
                 if self.token.text == ",":
                     self.take()
@@ -621,6 +622,10 @@ def _plain(name: str, prefix: str) -> str:
 
 def _shape(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
+
+
+def _count(shape: Sequence[int]) -> str:
+    return f"{len(shape)} {'axis' if len(shape) == 1 else 'axes'}"
 
 
 def _tuple(items: Sequence[int]) -> str:

@@ -298,10 +298,13 @@ class Parser:
     def find_scalars(self) -> dict[str, Var]:
         """The scalar parameters: shapes may name those that come later."""
         out: dict[str, Var] = {}
+        depth = 0  # parentheses in shapes
         for k in range(self.position, len(self.tokens)):
-            if self.tokens[k].text == ")":
+            text = self.tokens[k].text
+            depth += (text == "(") - (text == ")")
+            if depth < 0:
                 break
-            if self.tokens[k].text == ":" and self.tokens[k + 1].text in {e.value for e in Elem} and self.tokens[k + 2].text != "[":
+            if text == ":" and self.tokens[k + 1].text in {e.value for e in Elem} and self.tokens[k + 2].text != "[":
                 out[self.tokens[k - 1].text] = Var(self.tokens[k - 1].text, Elem(self.tokens[k + 1].text))
         return out
 

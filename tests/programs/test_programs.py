@@ -12,7 +12,7 @@ import pytest
 import reference
 import reference_random
 
-from tlc.driver import cli
+from tlc.driver import cli, pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,7 +62,9 @@ CASES = [
 def test_output(program: str, flags: dict[str, float], interpreted: bool, capfd: pytest.CaptureFixture[str]) -> None:
     expected = getattr(reference, program)(**flags)
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    for compiler_flags in (["-O0"], ["-O2"], ["--interp"]) if interpreted else (["-O2"],):
+    hosts = [["--host", host] for host in pipeline.hosts()]
+    ways = [[level, *host] for level in ("-O0", "-O2") for host in hosts]
+    for compiler_flags in [*ways, ["--interp"]] if interpreted else ways:
         status = cli.main([*compiler_flags, str(ROOT / f"programs/{program}.tl"), *words])
         out, err = capfd.readouterr()
         assert (out, status) == (expected, 0), f"{compiler_flags}: {err}"

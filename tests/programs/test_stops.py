@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tlc.driver import cli
+from tlc.driver import cli, pipeline
 from tlc.driver.report import STOPS
 from tlc.frontend.errors import ERRORS
 
@@ -14,20 +14,23 @@ CODES = [code for code in ERRORS if code.startswith("R")]
 NO_PLACE = {"R0011", "R0012"}  # the interpreter does not know where; the standard library asked
 
 
-@pytest.mark.parametrize("mode", ["-O2", "--interp"])
+MODES = [["-O2", "--host", host] for host in pipeline.hosts()] + [["--interp"]]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=" ".join)
 @pytest.mark.parametrize("code", CODES)
-def test_stop(code: str, mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stop(code: str, mode: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     row = ERRORS[code]
     path = tmp_path / "x.tl"
     path.write_text(row.bad)
-    status = cli.main([mode, str(path)])
+    status = cli.main([*mode, str(path)])
     err = capfd.readouterr().err
     assert status == 1, err
     assert f"error[{code}]: " in err
     if code not in NO_PLACE:
         assert f"{path}:" in err
     path.write_text(row.mend)
-    status = cli.main([mode, str(path)])
+    status = cli.main([*mode, str(path)])
     assert status == 0, capfd.readouterr().err
 
 

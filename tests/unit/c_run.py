@@ -99,6 +99,10 @@ class Ways:
         self.seen: set[str] = set()
         self.compared = 0
 
+    def library_text(self, name: str) -> bytes:
+        """A text that the library holds."""
+        return ctypes.string_at(_address(self.library, name))
+
     def launch(self, name: str, outputs: list[Array], inputs: list[Any]) -> None:
         kernel = self.kernels[name]
         by_c, status = self.one_way(outputs, inputs, lambda o, i: call(_address(self.library, name), kernel, o, i))

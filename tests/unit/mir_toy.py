@@ -148,6 +148,9 @@ def run(function: Function, arguments: list[int], fuel: int = 400) -> list[tuple
     while True:
         for inst in block.insts:
             row = ROWS[inst.op]
+            if allocated and row.kind is Kind.MOVE and inst.operands[1].place not in state:
+                state.pop(inst.operands[0].place, None)  # moves may carry what nobody will read
+                continue
             values = [read(o) for o in inst.operands if not o.is_def]
             if row.kind in (Kind.MOVE, Kind.PMOVE):
                 results: tuple[int, ...] = tuple(values)

@@ -8,10 +8,10 @@ from typing import Any
 
 from ssa_services import Recorder
 
-from tlc.backends.llvm.host import emit
-from tlc.backends.llvm.jit import build
 from tlc.backends.llvm.support import CHUNK
 from tlc.backends.runtime.native import Native
+from tlc.driver.options import Options
+from tlc.driver.pipeline import hosts, machine_code
 from tlc.ssa.interp import Interpreter, Stop
 from tlc.ssa.ir import Module
 from tlc.ssa.text import parse_module, print_module
@@ -19,6 +19,7 @@ from tlc.ssa.verify import verify
 from tlc.tensor import memory
 from tlc.tensor.kernel.interp import run as run_kernel
 from tlc.tensor.kernel.ir import Kernel
+from tlc.tensor.lower import Tensors
 from tlc.tensor.ownership import verify_ownership
 
 
@@ -30,6 +31,10 @@ class World(Recorder):
 
 
 Outcome = tuple[list[str], str]  # lines printed, and the message of a stop
+
+OWN = [Options(host="x86", verify=True), Options(host="x86", registers="few", verify=True)] if "x86" in hosts() else []
+LLVM = Options()
+HOW = [*OWN, LLVM]
 
 
 def planned(text: str, kernels: Mapping[str, Kernel]) -> Module:
@@ -53,9 +58,9 @@ def interpreted(text: str, kernels: Mapping[str, Kernel], plan: bool = False) ->
     return services.lines, ""
 
 
-def natively(text: str, kernels: Mapping[str, Kernel]) -> tuple[Outcome, Native]:
+def natively(text: str, kernels: Mapping[str, Kernel], how: Options = LLVM) -> tuple[Outcome, Native]:
     services = World()
-    native = Native(build(emit(planned(text, kernels), kernels)), services)
+    native = Native(machine_code(Tensors(planned(text, kernels), dict(kernels), []), how, {}), services)
     try:
         native.run()
     except Stop as e:
@@ -64,14 +69,17 @@ def natively(text: str, kernels: Mapping[str, Kernel]) -> tuple[Outcome, Native]
 
 
 def same(text: str, kernels: Mapping[str, Kernel] | None = None) -> Native:
-    """Both agree, the interpreter before and after the plan; gives the native run for more questions. Nothing leaks."""
+    """All agree: the interpreter before and after the plan, and native code of each host; gives a native run for more questions. Nothing
+    leaks.
+    """
     kernels = kernels or {}
     expected = interpreted(text, kernels)
     assert interpreted(text, kernels, plan=True) == expected, print_module(planned(text, kernels))
-    outcome, native = natively(text, kernels)
-    assert outcome == expected
-    if not expected[1]:
-        assert native.context.tape == native.context.tape_begin, "the tape is not empty"
-        tape = CHUNK + 64 if native.context.tape_begin else 0  # its first chunk is kept
-        assert native.context.used == tape, "buffers are left"
+    for how in HOW:
+        outcome, native = natively(text, kernels, how)
+        assert outcome == expected, how
+        if not expected[1]:
+            assert native.context.tape == native.context.tape_begin, "the tape is not empty"
+            tape = CHUNK + 64 if native.context.tape_begin else 0  # its first chunk is kept
+            assert native.context.used == tape, "buffers are left"
     return native

@@ -205,5 +205,26 @@ join(%r: i64):
     assert any(line.startswith("br_ti.64") and "imm = 1" in line for line in lines)
 
 
+@pytest.mark.parametrize(("op", "first"), [("and", "-> entry.1, other"), ("or", "-> then, entry.1")])
+def test_a_branch_on_two_conditions_is_two_branches(op: str, first: str) -> None:
+    lines = selected(f"""
+func @main(%x: i64, %y: i64) -> i64 {{
+entry:
+  %a = lt %x, %y : bool
+  %c = const {{value = 9}} : i64
+  %b = ne %y, %c : bool
+  %both = {op} %a, %b : bool
+  branch %both, then, other
+then:
+  return %x
+other:
+  return %y
+}}
+""")
+    branches = [line for line in lines if line.startswith("br")]
+    assert names(branches) == ["br.64", "br_i.64"]
+    assert branches[0].endswith(first) and branches[1].endswith("-> then, other")
+
+
 def test_what_nobody_reads_is_not_written() -> None:
     assert names(arithmetic("add %x, %y", "  %dead = mul %x, %x : i64\n  %deader = floordiv %dead, %x : i64\n")) == ["add.64"]

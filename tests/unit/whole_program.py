@@ -17,16 +17,17 @@ Values = Mapping[str, bool | int | float | str]
 
 
 def both(text: str, values: Values | None = None, level: int = 2, strict: bool = False) -> list[str]:
-    """The lines that a program prints, which are the same in both ways; a stop is the last line."""
+    """The lines that a program prints, which are the same in both ways and with every host; a stop is the last line."""
     program = pipeline.front(Source("test.tl", text))
     expected = interpreted(program, values, strict)
-    assert natively(program, values, level, strict) == expected
+    for host in pipeline.hosts():
+        assert natively(program, values, level, strict, host) == expected, host
     return expected
 
 
-def options(program: Program, values: Values | None, level: int = 2, strict: bool = False) -> Options:
+def options(program: Program, values: Values | None, level: int = 2, strict: bool = False, host: str = "llvm") -> Options:
     defaults = {f.name: f.default for f in program.flags if f.default is not None}
-    return Options(level, verify=True, flags={**defaults, **(values or {})}, strict=strict)
+    return Options(level, verify=True, flags={**defaults, **(values or {})}, strict=strict, host=host)
 
 
 def interpreted(program: Program, values: Values | None = None, strict: bool = False) -> list[str]:
@@ -38,10 +39,10 @@ def interpreted(program: Program, values: Values | None = None, strict: bool = F
     return "\n".join(services.lines).splitlines()
 
 
-def natively(program: Program, values: Values | None = None, level: int = 2, strict: bool = False) -> list[str]:
+def natively(program: Program, values: Values | None = None, level: int = 2, strict: bool = False, host: str = "llvm") -> list[str]:
     services = Recorder()
     try:
-        Native(pipeline.build(program, options(program, values, level, strict), {}), services).run()
+        Native(pipeline.build(program, options(program, values, level, strict, host), {}), services).run()
     except Stop as e:
         services.lines.append(e.message)
     return "\n".join(services.lines).splitlines()
