@@ -154,6 +154,7 @@ def main(argv: Sequence[str]) -> int:
 def help_text() -> str:
     """What `tlc --help` prints."""
     usage = [("tlc [flags] PROGRAM.tl [flags of its main]", "compile a program and run it")]
+    usage += [("tlc [flags] FILE [flags]", f"run a text of an intermediate form: {' '.join(FILES)}")]
     usage += [("tlc [flags]", "the interactive prompt; without a terminal, entries from standard input")]
     usage += [(f"tlc [flags] {command.name} {command.words}".rstrip(), command.doc) for command in COMMANDS if command.run is not None]
     width = max(len(left) for left, _ in usage)
@@ -532,7 +533,7 @@ TO_COME = ("fmt", "build", "profile", "tune", "explore", "bisect", "doc", "lsp")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
-    Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   f"print a stage: {' '.join(STAGES)}",              _emit),
+    Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   "print a stage; `tlc emit` alone names them",      _emit),
     Command("opt",     "FILE.ssa [--passes NAME,NAME]",  "run passes over a text of SSA and print it",      _opt),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),

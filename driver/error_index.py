@@ -14,6 +14,7 @@ SECTIONS = {
     "E07": "Keys and random numbers",
     "E08": "`main` and its flags",
     "E09": "Not supported yet",
+    "E10": "Texts of intermediate forms",
     "R0": "Stops at run time",
     "W0": "Warnings",
 }

@@ -4,8 +4,8 @@ Tensors that the graph reads are flags: each the path of an array in a `.npy` fi
 order, is k modulo 10 (of bools, whether k is odd). Scalars of a graph are flags too; 8 where they are not given. As with kernels, the
 interpreter runs first and native code is compared with it.
 
-The stages of a graph are `graph` (fused), `kernels`, `llvm` and `c`. In C nothing is tiled and nothing cut into vectors: a C compiler does that as
-it likes, the results have the same bits, and the loops are those that a person would write.
+The stages of a graph are `graph` (fused), `kernels`, `llvm` and `c`. In C nothing is tiled and nothing cut into vectors: a C compiler does
+that as it likes, the results have the same bits, and the loops are those that a person would write.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ Table = dict[Key, tuple[Value, ...]]
 
 _COMMUTATIVE = {name for name, row in SCALAR_OPS.items() if row.commutative}
 
-SHARED = {*SCALAR_OPS, "const", "index", "dim", "reshape", "stop_grad", "tabulate", "reduce"}
+SHARED = {*SCALAR_OPS, "const", "index", "index_if", "dim", "reshape", "stop_grad", "tabulate", "reduce"}
 
 
 def cse(module: Module) -> None:

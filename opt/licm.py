@@ -30,12 +30,11 @@ from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, Place
 from tlc.opt.dims import Sizes
 from tlc.opt.facts import Facts
-from tlc.opt.loop_shape import enter_by_one_block, may_rotate, rotate
+from tlc.opt.loop_shape import enter_by_one_block, may_rotate, rotate, sure_to_come
 from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.ir import Block, Function, Instr, Module, Value
 from tlc.ssa.loops import Loop, loops
-from tlc.ssa.ops import effect
 
 COSTLY = frozenset({"div", "sqrt", "floordiv", "mod", *(name for name, row in SCALAR_OPS.items() if row.elementary)})
 DIVIDING = ("floordiv", "mod", "iterations")  # the last operand must not be 0
@@ -96,7 +95,7 @@ class _Motion:
     def anything(self) -> bool:
         """Find what can be moved; whether there is anything."""
         self.blocks = set(self.loop.blocks)
-        self.sure = self.sure_to_come()
+        self.sure = sure_to_come(self.loop)
         self.early = self.before_the_test()
         self.entered = [(source, END) for source, _ in self.facts.conditions.into(self.loop.header) if source not in self.blocks]
         for block in self.loop.blocks:
@@ -108,23 +107,6 @@ class _Motion:
         if self.needs_rotation():
             self.keep_what_reads_the_header()
         return bool(self.moving)
-
-    def sure_to_come(self) -> set[Instr]:
-        """The instructions that the first iteration is sure to come to, if there is one, with no effect before them."""
-        found: set[Instr] = set()
-        block, seen = self.loop.header, {self.loop.header}
-        while True:
-            for instr in block.instrs:
-                if effect(instr.op) != "none":
-                    return found
-                found.add(instr)
-            t = block.terminator
-            inside = [b for b in t.targets if b in self.blocks]
-            tests = t.op == "branch" and block is self.loop.header and may_rotate(self.loop)
-            if (t.op != "jump" and not tests) or len(inside) != 1 or inside[0] in seen:
-                return found
-            block = inside[0]
-            seen.add(block)
 
     def keep_what_reads_the_header(self) -> None:
         """After the rotation the body does not see what the header computes, but a parameter."""

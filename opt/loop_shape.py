@@ -10,6 +10,7 @@ from tlc.ssa.clone import clone_blocks, clone_instr
 from tlc.ssa.edit import edges_into, redirect
 from tlc.ssa.ir import Block, Instr, Region, Terminator, Value, jump
 from tlc.ssa.loops import Loop
+from tlc.ssa.ops import effect
 from tlc.ssa.repair import rejoin
 
 PURE = frozenset({*SCALAR_OPS, "const", "dim", "load", "index"})  # ops without effect that may be computed twice
@@ -58,6 +59,24 @@ def may_rotate(loop: Loop) -> bool:
     if t.op != "branch" or (t.targets[0] in loop) == (t.targets[1] in loop) or loop.header in t.targets:
         return False
     return all(i.op in PURE for i in loop.header.instrs)
+
+
+def sure_to_come(loop: Loop) -> set[Instr]:
+    """The instructions that the first iteration is sure to come to, if there is one, with no effect before them."""
+    found: set[Instr] = set()
+    block, seen = loop.header, {loop.header}
+    while True:
+        for instr in block.instrs:
+            if effect(instr.op) != "none":
+                return found
+            found.add(instr)
+        t = block.terminator
+        inside = [b for b in t.targets if b in loop]
+        tests = t.op == "branch" and block is loop.header and may_rotate(loop)
+        if (t.op != "jump" and not tests) or len(inside) != 1 or inside[0] in seen:
+            return found
+        block = inside[0]
+        seen.add(block)
 
 
 def rotate(loop: Loop) -> Block:

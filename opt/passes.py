@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.diagnostics import CompileError, InternalError
 from tlc.opt.addresses import addresses
+from tlc.opt.carry import carry
 from tlc.opt.checks import checks
 from tlc.opt.cse import cse
 from tlc.opt.dce import dce
@@ -30,6 +31,7 @@ from tlc.opt.simplify_cfg import simplify_cfg
 from tlc.opt.strength import strength
 from tlc.opt.tail_calls import tail_calls
 from tlc.opt.thread_jumps import thread_jumps
+from tlc.opt.unroll import unroll
 from tlc.ssa.ir import Module
 from tlc.ssa.verify import verify
 
@@ -109,6 +111,14 @@ PASSES: dict[str, Pass] = {
             why="between two runs of `checks`: it takes what the first leaves, and the second removes what it made provable",
         ),
         Pass(
+            "unroll", unroll, requires="host SSA before the memory plan", preserves="every value, the order of effects",
+            why="before `gvn`, which sees what one iteration leaves to the next, and before the other loop passes",
+        ),
+        Pass(
+            "carry", carry, requires="host SSA before the memory plan", preserves="every value, the order of effects, what is stored",
+            why="after `gvn`, which does the same within an iteration; before `strength`, behind which positions are not what they were",
+        ),
+        Pass(
             "licm", licm, requires="host SSA before the memory plan", preserves="every value, the order of effects, where a program stops",
             why="after `checks`, whose checks stand in the way of loads, and `jam`, which wants its loops with the tests at their heads",
         ),
@@ -146,9 +156,9 @@ HOST_LEVELS: dict[int, tuple[str, ...]] = {
     1: ("addresses", "tail-calls", "dims", "simplify-cfg", "fold", "gvn", "dce", "simplify-cfg"),
     2: (
         *("addresses", "tail-calls", "inline-small", "inline-recursion", "dims", "simplify-cfg", "sccp", "fold"),
-        *("thread-jumps", "simplify-cfg"),
+        *("thread-jumps", "simplify-cfg", "unroll"),
         *("gvn", "dead-stores", "simplify-cfg", "checks", "loop-checks", "checks", "fold", "dce", "simplify-cfg", "jam"),
-        *("licm", "strength", "dce", "simplify-cfg"),
+        *("carry", "licm", "strength", "dce", "simplify-cfg"),
     ),
 }
 

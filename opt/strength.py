@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.opt.loop_shape import enter_by_one_block
+from tlc.opt.polynomials import Monomial, Polynomial, Polynomials, wrapped
 from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into, redirect
@@ -30,11 +31,6 @@ from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, erase
 from tlc.ssa.loops import Loop, loops
 
 MOST = 6  # new parameters of one header: each takes a register
-TERMS = 6  # terms of a polynomial
-LOOK = 6  # ops that a value is looked through
-
-Monomial = tuple[Value, ...]
-Polynomial = dict[Monomial, int]  # () is the constant
 
 
 def strength(module: Module) -> None:
@@ -78,8 +74,7 @@ class _Reduction:
     def __init__(self, loop: Loop, tree: Dominance) -> None:
         self.loop, self.tree = loop, tree
         self.blocks = set(loop.blocks)
-        self.numbers: dict[Value, int] = {}
-        self.polynomials: dict[Value, Polynomial] = {}
+        self.polynomials = Polynomials(self.blocks)
 
     def run(self) -> None:
         region = self.loop.header.region
@@ -135,7 +130,7 @@ class _Reduction:
             for instr in block.instrs:
                 if len(instr.results) != 1 or instr.result.type != I64 or not self._is_wanted(instr):
                     continue
-                polynomial = dict(self._polynomial(instr.result))
+                polynomial = dict(self.polynomials.of(instr.result))
                 constant = polynomial.pop((), 0)
                 if not polynomial or not all(self._is_plain(m) for m in polynomial) or not any(self._counter_in(m) for m in polynomial):
                     continue
@@ -159,33 +154,12 @@ class _Reduction:
         """Whether a counter is multiplied, by something that an address does not multiply by for nothing."""
         return any(self._counter_in(m) is not None and (len(m) > 1 or abs(c) != 1) for m, c in group.polynomial.items())
 
-    def _polynomial(self, value: Value, limit: int = LOOK) -> Polynomial:
-        """A value of the loop as a polynomial; of what comes from outside only constants that are added are seen."""
-        if value in self.polynomials:
-            return self.polynomials[value]
-        known = const_of(value)
-        found: Polynomial | None = None
-        owner = value.owner
-        if known is not None:
-            found = {(): int(known)} if known else {}
-        elif limit and isinstance(owner, Instr) and value.type == I64 and not any(v.type.rank for v in owner.operands):
-            inside = owner.block in self.blocks
-            if inside or (owner.op in ("add", "sub") and any(const_of(v) is not None for v in owner.operands)):
-                found = _combined(owner.op, [self._polynomial(v, limit - 1) for v in owner.operands], self._sorted)
-        if found is None or len(found) > TERMS:
-            found = {(value,): 1}
-        self.polynomials[value] = found
-        return found
-
-    def _sorted(self, monomial: Monomial) -> Monomial:
-        return tuple(sorted(monomial, key=lambda v: self.numbers.setdefault(v, len(self.numbers))))
-
     # ------------------------------------------------------------ changing
 
     def _reduce(self, group: _Group) -> None:
         before, header = enter_by_one_block(self.loop), self.loop.header
         least = min((c for _, c in group.members), key=abs)
-        outside = _Emitter(before)
+        outside = Emitter(before)
         start = outside.polynomial({**group.polynomial, (): least}, {p: c.start for p, c in self.counters.items()})
         step = outside.sum([
             outside.polynomial({tuple(v for v in m if v is not counter): c}, {}, self.counters[counter].step)
@@ -194,7 +168,7 @@ class _Reduction:
         param = header.add_param(I64, group.members[0][0].name)
         redirect(before, 0, header, (*before.terminator.args(0), start))
         for source, edge in self.back:
-            inside = _Emitter(source)
+            inside = Emitter(source)
             redirect(source, edge, header, (*source.terminator.args(edge), inside.sum([param, inside.constant_near(step)])))
         for value, constant in group.members:
             _replace(value, param, constant - least)
@@ -237,7 +211,7 @@ def _replace(value: Value, by: Value, more: int) -> None:
         return
     block = instr.block
     at = block.instrs.index(instr)
-    constant = Instr("const", (), (I64,), {"value": _wrapped(more)}, (), instr.span)
+    constant = Instr("const", (), (I64,), {"value": wrapped(more)}, (), instr.span)
     total = Instr("add", (by, constant.result), (I64,), {}, (), instr.span, (value.name,))
     for k, new in enumerate((constant, total)):
         new.block = block
@@ -246,7 +220,7 @@ def _replace(value: Value, by: Value, more: int) -> None:
     _sweep(instr)
 
 
-class _Emitter:
+class Emitter:
     """Computes polynomials at the end of a block."""
 
     def __init__(self, block: Block) -> None:
@@ -254,7 +228,7 @@ class _Emitter:
         self.span = block.terminator.span
 
     def constant(self, value: int) -> Value:
-        return self.block.append(Instr("const", (), (I64,), {"value": _wrapped(value)}, (), self.span)).result
+        return self.block.append(Instr("const", (), (I64,), {"value": wrapped(value)}, (), self.span)).result
 
     def constant_near(self, value: Value) -> Value:
         """A constant of this block instead of one of another; other values stay."""
@@ -288,32 +262,3 @@ class _Emitter:
                 product = self.op("mul", values.get(v, v), product)
             parts.append(product)
         return self.sum(parts)
-
-
-def _wrapped(value: int) -> int:
-    """An integer as i64 holds it."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _combined(op: str, parts: list[Polynomial], sort: object) -> Polynomial | None:
-    assert callable(sort)
-    out: Polynomial = {}
-    match op:
-        case "add" | "sub":
-            for sign, part in zip((1, 1 if op == "add" else -1), parts, strict=True):
-                for m, c in part.items():
-                    out[m] = out.get(m, 0) + sign * c
-        case "neg":
-            out = {m: -c for m, c in parts[0].items()}
-        case "shl" if set(parts[1]) <= {()} and 0 <= parts[1].get((), 0) < 64:
-            out = {m: c << parts[1].get((), 0) for m, c in parts[0].items()}
-        case "mul":
-            for m, c in parts[0].items():
-                for n, d in parts[1].items():
-                    key = sort((*m, *n))
-                    if len(key) > 3:
-                        return None
-                    out[key] = out.get(key, 0) + c * d
-        case _:
-            return None
-    return {m: c for m, c in ((m, _wrapped(c)) for m, c in out.items()) if c}

@@ -1,5 +1,6 @@
 """Register allocation: machine IR in SSA form to machine IR in places. One function, its steps in order:
 
+  sink        next values of loops are computed late                        sink.py
   destruct    block parameters become parallel moves                        destruct.py
   analyse     live ranges as sets of program points, copies, prices         ranges.py (liveness.py)
   assign      bundles of ranges to registers, by splitting where it pays    assign.py
@@ -19,6 +20,7 @@ from tlc.regalloc.interference import graph as interference_graph
 from tlc.regalloc.ir import Block, Function
 from tlc.regalloc.ranges import analyse
 from tlc.regalloc.rewrite import Rewriter
+from tlc.regalloc.sink import sink
 from tlc.regalloc.stats import Stats
 from tlc.regalloc.target import MachineEnv, Target
 
@@ -31,6 +33,7 @@ def allocate(function: Function, target: Target, env: MachineEnv, verify: bool =
     Afterwards there are no parameters, no `pmove`, and no moves but those between registers and between a register and a slot.
     InternalError if an instruction demands more registers than there are, or if the check fails.
     """
+    sink(function, target)
     before = record(function, target) if verify else None
     made = destruct(function)
     ranges = analyse(function, target)

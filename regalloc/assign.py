@@ -13,11 +13,12 @@ The queue. Bundles come longest first, while registers are still free over long 
   local    within a block: the register that is free over the most costly run of uses; what is left and right of it, as before
   minimal  nothing but the points of single instructions that demand a register; these evict anything but each other
 
-What no piece covers is in the frame. All values of a bundle share the slot, so a copy between them costs nothing there either.
+At last, a short stay in the frame between two registers is bridged where one of them is free (`_fill`). What no piece covers is in
+the frame. All values of a bundle share the slot, so a copy between them costs nothing there either.
 
-    Example: 13 registers, a loop with 14 values of which one is only used behind it. All are live in the loop, so the last in the queue, which
-    is the one with the lowest cost by length, finds no register. `region` finds that it pays to hold it outside of the loop:
-    one store before, one load behind, none within.
+    Example: 13 registers, a loop with 14 values of which one is only used behind it. All are live in the loop, and the one with the
+    lowest cost by length is the one that finds no register or is evicted. `region` finds that it pays to hold it outside of
+    the loop: one store before, one load behind, none within.
 
 Termination: a piece evicts only what has a smaller weight; a split makes pieces with fewer points; minimal pieces never come again,
 except those that a wider minimal piece of the same instruction evicts.
@@ -64,7 +65,11 @@ class Piece:
     weight: float  # cost by length; `MINIMAL` and more for minimal ones
     lo: int  # its first point
     hi: int  # behind its last
+    solid: bool  # without holes
     reg: Reg | None = None
+
+    def covers(self, point: int) -> bool:
+        return self.lo <= point < self.hi and (self.solid or self.points >> point & 1 == 1)
 
 
 @dataclass
@@ -161,9 +166,9 @@ class Assignment:
         cost = 0.0
         for record in records:
             cost += record[2]
-        lo, hi = (points & -points).bit_length() - 1, points.bit_length()
+        lo, hi, count = (points & -points).bit_length() - 1, points.bit_length(), points.bit_count()
         self.made += 1
-        return Piece(self.made, bundle, points, records, cost, cost / points.bit_count(), lo, hi)
+        return Piece(self.made, bundle, points, records, cost, cost / count, lo, hi, count == hi - lo)
 
     def _enqueue(self, piece: Piece) -> None:
         # Longest first; minimal ones at once, the widest first.
@@ -225,13 +230,11 @@ class Assignment:
     def _hints(self, piece: Piece) -> list[Reg]:
         """The registers that copies of the piece would like, the most valuable first."""
         wanted: dict[Reg, float] = {}
-        points, lo, hi = piece.points, piece.lo, piece.hi
         for n in piece.bundle.vregs:
             for copy in self.partners[n]:
                 boundary = copy.boundary
                 is_target = isinstance(copy.target, VReg) and copy.target.number == n
-                at = boundary if is_target else boundary - 1
-                if not lo <= at < hi or not points >> at & 1:
+                if not piece.covers(boundary if is_target else boundary - 1):
                     continue
                 other = copy.source if is_target else copy.target
                 reg = other if isinstance(other, Reg) else self._register_at(other.number, boundary - 1 if is_target else boundary)
@@ -252,7 +255,7 @@ class Assignment:
         found: set[Reg] = set()
         for n in piece.bundle.vregs:
             for copy in self.partners[n]:
-                if copy.source is not self.ranges.vregs[n] or not piece.points >> (copy.boundary - 1) & 1:
+                if copy.source is not self.ranges.vregs[n] or not piece.covers(copy.boundary - 1):
                     continue
                 for other in self.together[copy.boundary]:
                     if other is not copy:
@@ -266,14 +269,14 @@ class Assignment:
         bundle = self.bundle_of[number]
         if bundle is not None:
             for piece in bundle.pieces:
-                if piece.lo <= point < piece.hi and piece.points >> point & 1:
+                if piece.covers(point):
                     return piece.reg
         return None
 
     # ------------------------------------------------------------ when the queue is empty
 
     def _fill(self, bundle: Bundle) -> None:
-        """Where a value goes from a register to the frame and from there to a register, within a block, and the first or the second register
+        """Where a value goes from a register to the frame and from there to a register, within a block, and the first or the second
         is free all the while, it stays there.
         """
         ranges = self.ranges
@@ -291,8 +294,8 @@ class Assignment:
             rest &= ~points
             if hi == end or lo == 3 * ranges.first[block]:
                 continue
-            before = next((p for p in bundle.pieces if p.points >> (lo - 1) & 1), None)
-            behind = next((p for p in bundle.pieces if p.points >> hi & 1), None)
+            before = next((p for p in bundle.pieces if p.covers(lo - 1)), None)
+            behind = next((p for p in bundle.pieces if p.covers(hi)), None)
             if before is None or behind is None:
                 continue
             # No piece begins between early and late.
@@ -301,6 +304,7 @@ class Assignment:
                 entry = self.by_reg[piece.reg]
                 if not entry.taken & points:
                     piece.points |= points
+                    piece.lo, piece.hi, piece.solid = min(piece.lo, lo), max(piece.hi, hi), False
                     entry.taken |= points
                     break
 
@@ -474,9 +478,9 @@ class Assignment:
         lo, hi = records[a][0], max(r[1] for r in records[a:b])
         points = piece.points & ((1 << hi) - (1 << lo))
         self._take(self._piece(piece.bundle, points, records[a:b]), entry)
-        for side in (records[:a], records[b:]):
+        for others in (records[:a], records[b:]):
             # What only reports a value in the same instruction may find it in the frame.
-            side = [r for r in side if r[3] or not points & ((1 << r[1]) - (1 << r[0]))]
+            side = [r for r in others if r[3] or not points & ((1 << r[1]) - (1 << r[0]))]
             if side:
                 left, right = side[0][0], max(r[1] for r in side)
                 part = piece.points & ((1 << right) - (1 << left)) & ~points

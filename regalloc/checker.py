@@ -30,8 +30,9 @@ And everywhere:
 
 Method: regalloc2's `checker.rs` (Fallin 2021), after Rideau and Leroy, "Validating register allocation and spilling" (CC 2010).
 
-Worked example: with %x in rcx, `add rax, rcx` after `rax <- slot0` where %y was stored. State before: {rax: {%y}, rcx: {%x}, slot0: {%y}}; the
-uses hold. After `%z = add %y, %x` in rax: {rax: {%z}, rcx: {%x}, slot0: {%y}}. Had the load been lost, rax would hold nothing known: found.
+Worked example: %x is in rcx, `rax <- slot0` where %y was stored, then `%z = add %y, %x` in rax and rcx. State before the addition:
+{rax: {%y}, rcx: {%x}, slot0: {%y}}, so its uses hold; behind it: {rax: {%z}, rcx: {%x}, slot0: {%y}}. Without the load, rax would
+hold nothing known, and the use of %y would be refused.
 """
 
 from __future__ import annotations
@@ -315,7 +316,7 @@ class _Checker:
             self._holds(state, before, inst, operands)
         for reg in self.scratch | before.clobbers:
             state.pop(reg, None)
-        for (number, is_def, _, _, _), operand in zip(operands, inst.operands, strict=True):
+        for number, is_def, _, _, _ in operands:
             if is_def:
                 for place, held in list(state.items()):
                     if number in held:

@@ -11,9 +11,9 @@ from tlc.regalloc.ranges import Ranges
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes are numbers of virtual registers, ascending, with a name to show. Two interfere if they are live at once and of one bank. `copies`
-    are the pairs that would like one place, with how often they are copied. `colours`: the registers that hold a node, in
-    the order of its life; "frame" where it is in the frame.
+    """Nodes are numbers of virtual registers, ascending, with a name to show. Two interfere if they are live at once and of one bank.
+    `copies` are the pairs that would like one place, with how often they are copied. `colours`: the registers that hold a
+    node, in the order of its life; "frame" where it is in the frame.
     """
 
     nodes: tuple[tuple[int, str, Bank], ...]

@@ -30,8 +30,8 @@ class Transfer:
 
 
 def sequence(transfers: list[Transfer], scratch: Mapping[Bank, Reg], spare: Callable[[], Slot]) -> list[Transfer]:
-    """Transfers in order, none from a place to itself, none from slot to slot, none of an instruction to a slot unless it defines in any place. `spare` gives a slot
-    that is free here.
+    """Transfers in order: none from a place to itself, none from slot to slot, none of an instruction to a slot unless it defines in any
+    place. `spare` gives a slot that is free here.
     """
     if len(transfers) == 1:
         only = transfers[0]
@@ -88,7 +88,7 @@ def sequence(transfers: list[Transfer], scratch: Mapping[Bank, Reg], spare: Call
 
 
 def _through(t: Transfer, scratch: Mapping[Bank, Reg]) -> list[Transfer]:
-    direct = isinstance(t.source, Reg) or isinstance(t.source, Inst) and t.source.operands[0].constraint is ANY
+    direct = isinstance(t.source, Reg) or (isinstance(t.source, Inst) and t.source.operands[0].constraint is ANY)
     if isinstance(t.target, Slot) and not direct:
         reg = scratch[t.read.bank]
         return [Transfer(reg, t.source, t.read, t.read), Transfer(t.target, reg, t.made, t.read)]

@@ -167,15 +167,16 @@ def _scan(ranges: Ranges, k: int, live_out: int, related: set[tuple[int, int]]) 
     """One block, backward."""
     rows, insts, segments, records, defs = ranges.target.rows, ranges.insts, ranges.segments, ranges.records, ranges.defs
     copies, taken, remat, frequency = ranges.copies, ranges.taken, ranges.remat, ranges.frequency[k]
-    vregs, pressure = ranges.vregs, ranges.pressure
+    vregs, highest = ranges.vregs, [ranges.pressure[Bank.INT], ranges.pressure[Bank.REAL]]
     first, last = ranges.first[k], ranges.first[k + 1] - 1
     end = dict.fromkeys(bits(live_out), 3 * last + 3)
-    live = {Bank.INT: 0, Bank.REAL: 0}
+    live = [0, 0]  # by "is it real": a dictionary by bank costs more than all else here
+    real = Bank.REAL
     for n in end:
         vreg = vregs[n]
         assert vreg is not None
-        live[vreg.bank] += 1
-    _note(pressure, live)
+        live[vreg.bank is real] += 1
+    _note(highest, live)
 
     for i in range(last, first - 1, -1):
         inst = insts[i]
@@ -197,7 +198,7 @@ def _scan(ranges: Ranges, k: int, live_out: int, related: set[tuple[int, int]]) 
             needed = [t.vreg.number in end for t, _ in pairs]
             for target, _ in pairs:
                 if end.pop(target.vreg.number, None) is not None:
-                    live[target.vreg.bank] -= 1
+                    live[target.vreg.bank is real] -= 1
             for is_needed, (target, source) in zip(needed, pairs, strict=True):
                 n = source.vreg.number
                 if is_needed:
@@ -207,8 +208,8 @@ def _scan(ranges: Ranges, k: int, live_out: int, related: set[tuple[int, int]]) 
                 # The source of a copy that nobody needs is live too: the equations of liveness say so in the blocks before.
                 if n not in remat and n not in end:
                     end[n] = base + 1
-                    live[source.vreg.bank] += 1
-            _note(pressure, live)
+                    live[source.vreg.bank is real] += 1
+            _note(highest, live)
             continue
 
         if row.remat:
@@ -228,7 +229,7 @@ def _scan(ranges: Ranges, k: int, live_out: int, related: set[tuple[int, int]]) 
             constraint = operand.constraint
             until = end.pop(n, None)
             if until is not None:
-                live[vreg.bank] -= 1
+                live[vreg.bank is real] -= 1
             if isinstance(constraint, Fixed):
                 reg = constraint.reg
                 taken[reg] = taken.get(reg, 0) | 1 << (base + 2)
@@ -290,21 +291,21 @@ def _scan(ranges: Ranges, k: int, live_out: int, related: set[tuple[int, int]]) 
                 records[n].append((base + 1, base + 2, price, needs))
             known = end.get(n)
             if known is None:
-                live[vreg.bank] += 1
+                live[vreg.bank is real] += 1
                 end[n] = until
             elif known < until:
                 end[n] = until
-        _note(pressure, live)
+        _note(highest, live)
 
     start = 3 * first
     for n, until in end.items():
         _open(segments[n], start, until)
+    ranges.pressure[Bank.INT], ranges.pressure[Bank.REAL] = highest
 
 
-def _note(pressure: dict[Bank, int], live: dict[Bank, int]) -> None:
-    for bank, count in live.items():
-        if count > pressure[bank]:
-            pressure[bank] = count
+def _note(highest: list[int], live: list[int]) -> None:
+    highest[0] = max(highest[0], live[0])
+    highest[1] = max(highest[1], live[1])
 
 
 def _open(segments: list[tuple[int, int]], start: int, until: int) -> None:
@@ -328,5 +329,5 @@ def _commute(inst: Inst, end: dict[int, int], related: set[tuple[int, int]], rem
     if n in remat or m in remat:  # which use is a copy was settled before
         return
     x_dies, y_dies = n not in end, m not in end
-    if y_dies and (not x_dies or (m, d.vreg.number) in related and (n, d.vreg.number) not in related):
+    if y_dies and (not x_dies or ((m, d.vreg.number) in related and (n, d.vreg.number) not in related)):
         x.vreg, y.vreg = y.vreg, x.vreg

@@ -224,9 +224,9 @@ class Rewriter:
                 for q, _, copied in ranges.defs[n]:
                     self._store(split, slot, q, copied)
             else:
-                for q in self._falls(split):
+                for fall in self._falls(split):
                     # The last boundary at which the value can be stored: none is between early and late.
-                    q = q - 1 if q % 3 == 2 else q
+                    q = fall - 1 if fall % 3 == 2 else fall
                     self._store(split, slot, q, any(b == q and copied for b, _, copied in ranges.defs[n]))
 
     def _store(self, split: Split, slot: Slot, boundary: int, copied: bool) -> None:

@@ -96,6 +96,9 @@ class Builder:
     def index(self, x: Value, *indices: Value, hint: str = "") -> Value:
         return self.emit("index", (x, *indices), names=[hint]).result if indices else x
 
+    def index_if(self, cond: Value, x: Value, *indices: Value, hint: str = "") -> Value:
+        return self.emit("index_if", (cond, x, *indices), names=[hint]).result
+
     def update(self, x: Value, indices: Sequence[Value], part: Value, hint: str = "") -> Value:
         return self.emit("update", (x, *indices, part), names=[hint]).result
 

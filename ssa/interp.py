@@ -323,6 +323,11 @@ def _index(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -
     return (_fit(np.array(part), instr.result.type),)
 
 
+def _index_if(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    cond, x, *indices = operands
+    return (x[_inside(indices, x, instr)] if cond else x.dtype.type(0),)
+
+
 def _update(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     x, *indices, part = operands
     at = _inside(indices, x, instr)
@@ -486,6 +491,7 @@ _OPS: dict[str, Run] = {
     "reduce": _reduce,
     "scatter": _scatter,
     "index": _index,
+    "index_if": _index_if,
     "update": _update,
     "dim": _dim,
     "reshape": _reshape,

@@ -348,6 +348,23 @@ def _index(grid: Grid, instr: Instr) -> list[Lifted]:
     return [Lifted(array[tuple(arrays)], lead)]
 
 
+def _index_if(grid: Grid, instr: Instr) -> list[Lifted]:
+    """Where the condition does not hold, the first element is read in place of nothing; an empty tensor is read nowhere."""
+    cond, x, *indices = [grid.read(v) for v in instr.operands]
+    lead = max(v.lead for v in (cond, x, *indices))
+    holds, array = cond.at(lead), x.at(lead)
+    shape = np.broadcast_shapes(holds.shape, array.shape[:lead], *(i.at(lead).shape for i in indices))
+    small(shape)
+    zero = np.zeros((), DTYPES[instr.result.type.elem])
+    if grid.empty() or not holds.any():
+        return [Lifted(np.broadcast_to(zero, shape) if lead else zero[()], lead)]
+    arrays = [np.where(holds, i.at(lead), 0) for i in indices]
+    if any(a.min() < 0 or a.max() >= n for a, n in zip(arrays, array.shape[lead:], strict=True)):
+        raise Unable(again=True)
+    found = array[(*(_lead_indices(array.shape[:lead]) if x.lead else ()), *arrays)]
+    return [Lifted(np.where(holds, found, zero), lead)]
+
+
 def _in_range(index: Lifted, extent: int) -> bool:
     if index.axis is not None:
         return bool(index.counts().start >= 0 and index.counts().stop <= extent)
@@ -515,6 +532,7 @@ def _set(grid: Grid, instr: Instr) -> list[Lifted]:
 _OPS: dict[str, Callable[[Grid, Instr], list[Lifted]]] = {
     "const": _const,
     "index": _index,
+    "index_if": _index_if,
     "update": _update,
     "scatter": _scatter,
     "dim": _dim,

@@ -16,6 +16,8 @@ reduce    n1..nr -> y (argmax, argmin: i1..ir)     region (i1..ir: i64) yields a
 scatter   x n1..nr -> y                            region (i1..ir) yields indices of an element of x, then v; y is x with v added there,
                                                    in row-major order of i. attr op (add)
 index     x i1..ik -> y                            k <= rank x leading indices, in range; y has the rest of the rank
+index_if  c x i1..ir -> v                          the scalar of x at the indices where c holds, which must be in range there;
+                                                   0 (false) where it does not, and then nothing is read
 update    x i1..ik v -> y                          x with the part at the leading indices replaced by v
 dim       x -> n                                   attr axis
 reshape   x n1..nr -> y                            row-major; equal numbers of elements
@@ -64,6 +66,7 @@ ROWS: dict[str, Row] = {
         Row("reduce", attrs=("op", "order"), regions=1),
         Row("scatter", attrs=("op",), regions=1),
         Row("index"),
+        Row("index_if"),
         Row("update"),
         Row("dim", attrs=("axis",)),
         Row("reshape"),

@@ -205,6 +205,15 @@ def _index(site: Site) -> Types:
     return (Type(x.elem, x.rank - len(indices)),)
 
 
+def _index_if(site: Site) -> Types:
+    _require(len(site.operands) >= 2, "takes a condition and a tensor")
+    c, x, *indices = site.operands
+    _require(c == BOOL, f"the condition is {c}, should be bool")
+    _all_i64(indices, "indices")
+    _require(len(indices) == x.rank > 0, f"{len(indices)} indices for {x}")
+    return (Type(x.elem),)
+
+
 def _update(site: Site) -> Types:
     _require(len(site.operands) >= 2, "takes a tensor, indices and a value")
     x, *indices, v = site.operands
@@ -345,6 +354,7 @@ RULES: dict[str, Rule] = {
     "reduce": _reduce,
     "scatter": _scatter,
     "index": _index,
+    "index_if": _index_if,
     "update": _update,
     "dim": _dim,
     "reshape": _reshape,

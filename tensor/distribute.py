@@ -49,7 +49,7 @@ BIGGEST = (1 << 63) - 1
 
 # fmt: off
 _COSTS = {  # in additions; elementary functions by their own row
-    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "const": 0, "index": 2, "call": CALL_COST,
+    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "const": 0, "index": 2, "index_if": 3, "call": CALL_COST,
 }
 # fmt: on
 ELEMENTARY_COST = 20
@@ -79,6 +79,21 @@ NO_AXES: Axes = frozenset()
 def is_scalar(instr: Instr) -> bool:
     """Ops on scalars without an effect, which may be computed anywhere and again."""
     return instr.op in SCALAR_OPS or instr.op in ("const", "format") or (instr.op == "stop_grad" and instr.result.type.rank == 0)
+
+
+def loaded(instr: Instr) -> tuple[Value, ...] | None:
+    """The tensor and the indices of a load, guarded or not, of part of a tensor or of a scalar; None for other instructions."""
+    match instr.op:
+        case "index":
+            return instr.operands
+        case "index_if":
+            return instr.operands[1:]
+    return None
+
+
+def is_scalar_load(instr: Instr) -> bool:
+    """A load of one element, guarded or not."""
+    return instr.op == "index_if" or (instr.op == "index" and instr.result.type.rank == 0)
 
 
 def is_scalar_call(instr: Instr) -> bool:
@@ -127,6 +142,10 @@ class Distribution:
         match instr.op:
             case "index":
                 self._set_view(instr.result, self.view(instr.operands[0]), instr.operands[1:])
+            case "index_if":
+                reads = self.reads(instr)
+                self.axes[instr.result] = self.axes_of(reads)
+                self.costs[instr.result] = min(CALL_COST, _COSTS["index_if"] + sum(self.costs.get(v, 0) for v in reads))
             case "dim":
                 self._dim(instr)
             case "tabulate":
@@ -170,6 +189,13 @@ class Distribution:
         for old, new in zip(instr.results, stored.results, strict=True):
             self._set_view(old, View(new), self.params)
         self.checked = True
+
+    def reads(self, instr: Instr) -> tuple[Value, ...]:
+        """The scalars that a copy of an instruction reads: the leading indices of a view in place of the view."""
+        if instr.op == "index_if":
+            cond, tensor, *indices = instr.operands
+            return (cond, *self.view(tensor).prefix, *indices)
+        return instr.operands
 
     def view(self, tensor: Value) -> View:
         """Where a tensor of the region lies."""
@@ -299,7 +325,7 @@ class Distribution:
         """What is loaded to compute scalars of the entry block, and by an inner region."""
         inner = list(walk(region)) if region is not None else []
         work = [*values, *(v for i in inner for v in i.operands)]
-        found = [self._load(i) for i in inner if i.op == "index" and i.result.type.rank == 0]
+        found = [self._load(i) for i in inner if is_scalar_load(i)]
         seen: set[Value] = set()
         while work:
             v = work.pop()
@@ -312,7 +338,7 @@ class Distribution:
                 if v.type.rank == 0:
                     found.append((view.base, view.prefix))
             elif isinstance(v.owner, Instr):
-                if v.owner.op == "index":
+                if loaded(v.owner) is not None:
                     found.append(self._load(v.owner))
                 work += v.owner.operands
                 for r in v.owner.regions:
@@ -320,8 +346,9 @@ class Distribution:
         return found
 
     def _load(self, instr: Instr) -> Load:
-        view = self.view(instr.operands[0])
-        return view.base, (*view.prefix, *instr.operands[1:])
+        tensor, *indices = loaded(instr) or ()
+        view = self.view(tensor)
+        return view.base, (*view.prefix, *indices)
 
     def _proved(self, loads: Iterable[Load]) -> bool:
         """Whether loads are in range where the comprehension stands, whether or not it has elements."""
@@ -497,7 +524,7 @@ class Distribution:
                     self._set_view(instr.result, self.view(instr.operands[0]), instr.operands[1:])
                 case "dim":
                     self._dim(instr)
-                case "index" | "check":
+                case "index" | "index_if" | "check":
                     pass
                 case "reduce" if is_straight(instr):
                     pass
@@ -611,7 +638,7 @@ class Piece:
             if owner in needed:
                 continue
             needed.add(owner)
-            reads = of.views[v].prefix if v in of.views else owner.operands
+            reads = of.views[v].prefix if v in of.views else of.reads(owner)
             work += [o for o in reads if self._unknown(o)]
         if needed:
             span = self.b.span
@@ -636,7 +663,7 @@ class Piece:
                 view = of.views[r]
                 self.values[r] = self.b.index(view.base, *map(self._known, view.prefix), hint=r.name)
             return
-        if instr.op == "index":
+        if loaded(instr) is not None:
             self._load(instr)
             return
         if instr.op == "reduce":
@@ -649,9 +676,13 @@ class Piece:
         self.values.update(zip(instr.results, copy.results, strict=True))
 
     def _load(self, instr: Instr) -> None:
-        view = self.of.view(instr.operands[0])
-        indices = (*map(self._known, view.prefix), *map(self._known, instr.operands[1:]))
-        self.values[instr.result] = self.b.index(view.base, *indices, hint=instr.result.name)
+        tensor, *own = loaded(instr) or ()
+        view = self.of.view(tensor)
+        indices = (*map(self._known, view.prefix), *map(self._known, own))
+        if instr.op == "index_if":
+            self.values[instr.result] = self.b.index_if(self._known(instr.operands[0]), view.base, *indices, hint=instr.result.name)
+        else:
+            self.values[instr.result] = self.b.index(view.base, *indices, hint=instr.result.name)
 
     def reduce(self, instr: Instr, extents: Sequence[Value]) -> tuple[Value, ...]:
         """A flat reduction that stood in the region."""
@@ -717,7 +748,7 @@ class Piece:
 def is_straight(instr: Instr) -> bool:
     """A reduction whose region is one block of scalar ops and full loads."""
     blocks = instr.regions[0].blocks
-    return len(blocks) == 1 and all(is_scalar(i) or (i.op == "index" and i.result.type.rank == 0) for i in blocks[0].instrs)
+    return len(blocks) == 1 and all(is_scalar(i) or is_scalar_load(i) for i in blocks[0].instrs)
 
 
 def _yield_nothing(region: Region) -> None:

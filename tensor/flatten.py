@@ -10,8 +10,8 @@ Afterwards, for every `tabulate`, the region is
   opaque   blocks with control flow, checks or calls, every value a scalar, every load a full load of a tensor from outside;
 for every `reduce` and `scatter`, it is flat.
 
-Method: from the inside out, reductions leave branches where that is safe (`tensor/hoist.py`), and each comprehension is distributed
-over the statements of its body (`tensor/distribute.py`). One that cannot be becomes a loop over its first index (`tensor/loops.py`),
+Method: from the inside out, reductions leave branches where that is safe (`tensor/hoist.py`), branches around loads become guarded
+loads (`tensor/guard.py`), and each comprehension is distributed over the statements of its body (`tensor/distribute.py`). One that cannot be becomes a loop over its first index (`tensor/loops.py`),
 whose body is flattened in turn; a reduction that cannot be is a tabulate first and then a flat reduction of its elements.
 
 Worked example: `for[b] softmax(x[b])`, inlined,
@@ -32,9 +32,10 @@ from dataclasses import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, drop, drop_block, walk
-from tlc.tensor.distribute import Distribution, NotDistributable, is_scalar, is_scalar_call, is_straight
+from tlc.tensor.distribute import Distribution, NotDistributable, is_scalar, is_scalar_call, is_scalar_load, is_straight, loaded
 from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Extents, Key
+from tlc.tensor.guard import guard
 from tlc.tensor.hoist import can_hoist, hoist
 from tlc.tensor.loops import run_as_loop
 
@@ -95,6 +96,8 @@ class _Flattening:
                     self.blocks(region)
                 if instr.op == "tabulate" and any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
                     hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)
+                if len(instr.regions[0].blocks) > 1:
+                    guard(instr, Extents(self.function, self.known), self.module, self.differentiates)
                 if not is_flat(instr):
                     self.replace(instr)
                     continue  # at what stands in its place
@@ -137,13 +140,14 @@ def is_flat(instr: Instr) -> bool:
     if not reductions:
         return all(v.type.rank == 0 for v in region.entry.terminator.operands)
     (*more, last) = reductions
-    reads_outside = all(i.operands[0] not in inside for i in last.regions[0].entry.instrs if i.op == "index")
+    reads_outside = all(x[0] not in inside for x in map(loaded, last.regions[0].entry.instrs) if x is not None)
     return not more and is_straight(last) and reads_outside and region.entry.terminator.operands == last.results
 
 
 def _is_simple(instr: Instr, inside: set[Value]) -> bool:
     """A scalar op, or a full load of a tensor from outside."""
-    return is_scalar(instr) or (instr.op == "index" and instr.result.type.rank == 0 and instr.operands[0] not in inside)
+    tensor, *_ = loaded(instr) or (None,)
+    return is_scalar(instr) or (is_scalar_load(instr) and tensor not in inside)
 
 
 def _is_consumable(instr: Instr) -> bool:

@@ -30,12 +30,12 @@ from tlc.ssa.edit import edges_into
 from tlc.ssa.ir import Block, Instr, Module, Region, Value
 from tlc.ssa.liveness import free_values
 from tlc.ssa.loops import loops
-from tlc.tensor.distribute import is_scalar, is_straight
+from tlc.tensor.distribute import is_scalar, is_straight, loaded
 from tlc.tensor.extents import Extents, Key
 
 # Ops of reals whose derivatives are numbers, whatever the operands: 0, 1 and -1.
 PLAIN = frozenset({
-    "const", "index", "add", "sub", "neg", "max", "min", "select", "convert", "abs", "floor", "ceil", "trunc", "round", "sign",
+    "const", "index", "index_if", "add", "sub", "neg", "max", "min", "select", "convert", "abs", "floor", "ceil", "trunc", "round", "sign",
 })  # fmt: skip
 
 
@@ -124,13 +124,13 @@ def _move(group: list[Instr], block: Block, source: Block) -> None:
 
 def _loads(instr: Instr) -> list[Instr]:
     inner = [i for r in instr.regions for b in r.blocks for i in b.instrs]
-    return [i for i in (instr, *inner) if i.op == "index"]
+    return [i for i in (instr, *inner) if loaded(i) is not None]
 
 
 def _in_range(load: Instr, facts: Facts, extents: Extents) -> bool:
     """Whether a load is in range wherever its block runs."""
     assert load.block is not None
-    tensor, *places = load.operands
+    tensor, *places = loaded(load) or ()
     return all(_within(v, extents.of(tensor, k), load.block, facts, extents) for k, v in enumerate(places))
 
 
@@ -149,7 +149,7 @@ def _guard(region: Region, cond: Value, truth: bool, module: Module) -> None:
     active = {v for v in free_values(region) if v.type.rank == 0 and v.type.elem.is_real}
     for instr in list(region.entry.instrs):
         reals = [v for v in instr.operands if v.type.elem.is_real]
-        if instr.op != "index" and not any(v in active for v in reals):
+        if loaded(instr) is None and not any(v in active for v in reals):
             continue
         active.update(r for r in instr.results if r.type.elem.is_real)
         if instr.op in PLAIN or not instr.result.type.elem.is_real:

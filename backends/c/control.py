@@ -232,7 +232,7 @@ def _breaks(item: Item) -> bool:
 
 def lines(items: list[Item], names: Callable[[Block], str], depth: int = 1) -> Iterator[str]:
     """The statements as lines. Only labels that a `goto` names are printed."""
-    yield from _print(items, names, {b for b in _gotos(items)}, depth)
+    yield from _print(items, names, set(_gotos(items)), depth)
 
 
 def _gotos(items: list[Item]) -> Iterator[Block]:
@@ -265,6 +265,8 @@ def _print(items: list[Item], names: Callable[[Block], str], needed: set[Block],
                 yield f"{pad}goto {names(block)};"
             case If(cond, [Line(text, True)], []):
                 yield f"{pad}if ({cond}) {text}"
+            case If(cond, [Goto(block)], []):
+                yield f"{pad}if ({cond}) goto {names(block)};"
             case If(cond, then, other):
                 yield f"{pad}if ({cond}) {{"
                 yield from _print(then, names, needed, depth + 1)

@@ -16,7 +16,6 @@ from tlc.backends.c.scalar import emit
 from tlc.backends.c.words import TYPES, Text, literal
 from tlc.frontend import elementary
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.expand import GraphArith
 from tlc.tensor.graph.ir import Expr, Scalar, scalar, walk

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import gcd
 
 from tlc.backends.c.words import EQUAL, LESS, PRODUCT, SUM, UNARY, Text, infix, literal
 from tlc.frontend.types import Elem
-from tlc.tensor.graph import ir as graph
+from tlc.tensor.graph import ir as algebra
 from tlc.tensor.graph.index import Poly, Ranges, poly_product, poly_sum, to_poly
 from tlc.tensor.kernel.ir import Apply, Const, Expr, For, Kind, Load, Op, Var
 
@@ -37,12 +38,12 @@ class Indices:
 
     def __init__(self, extents: frozenset[Var], other: Callable[[Expr], Text], helper: Callable[[str, Sequence[Text]], Text]) -> None:
         self.extents, self.other, self.helper = extents, other, helper
-        self.known: dict[str, graph.Expr] = {}  # kernel variable -> expression over axes and atoms
-        self.texts: dict[graph.Expr, Text] = {}  # atoms in C, in order of appearance
-        self.loops: dict[graph.Expr, None] = {}  # of the atoms, those that are loop variables
-        self.axes: list[graph.Expr] = []  # extents of the loops around
-        self.named: dict[graph.Expr, Poly] = {}  # axis -> loop variable less start
-        self.atoms: dict[Expr, graph.Expr] = {}
+        self.known: dict[str, algebra.Expr] = {}  # kernel variable -> expression over axes and atoms
+        self.texts: dict[algebra.Expr, Text] = {}  # atoms in C, in order of appearance
+        self.loops: dict[algebra.Expr, None] = {}  # of the atoms, those that are loop variables
+        self.axes: list[algebra.Expr] = []  # extents of the loops around
+        self.named: dict[algebra.Expr, Poly] = {}  # axis -> loop variable less start
+        self.atoms: dict[Expr, algebra.Expr] = {}
         self.facts: tuple[Poly, ...] = ()
         self.conditions: dict[str, Expr] = {}  # what variables of conditions stand for
 
@@ -54,7 +55,7 @@ class Indices:
 
     def scalar(self, var: Var, name: str) -> None:
         """A parameter or a `let` of the kernel."""
-        atom = graph.scalar(graph.Scalar(name, Elem.I64, var in self.extents))
+        atom = algebra.scalar(algebra.Scalar(name, Elem.I64, var in self.extents))
         self.known[var.name] = atom
         self.texts[atom] = Text(name)
 
@@ -66,16 +67,16 @@ class Indices:
     def loop(self, s: For, name: str) -> Iterator[None]:
         """Inside of a loop, whose variable has a name in C."""
         start, stop = self.simple(s.start), self.simple(s.stop)
-        extent = self.ranges.simplify(graph.op("sub", stop, start))
+        extent = self.ranges.simplify(algebra.op("sub", stop, start))
         if s.kind is Kind.VECTOR and extent.value is None:
-            extent = graph.const(s.width)
-        axis = graph.axis(len(self.axes))
-        variable = graph.scalar(graph.Scalar(name))
+            extent = algebra.const(s.width)
+        axis = algebra.axis(len(self.axes))
+        variable = algebra.scalar(algebra.Scalar(name))
         self.texts[variable] = Text(name)
         self.loops[variable] = None
         self.named[axis] = poly_sum(to_poly(variable), poly_product({(): -1}, self.outside(to_poly(start))))
         self.axes.append(extent)
-        self.known[s.var.name] = graph.op("add", start, axis)
+        self.known[s.var.name] = algebra.op("add", start, axis)
         yield
         self.axes.pop()
         del self.named[axis], self.known[s.var.name]
@@ -104,22 +105,22 @@ class Indices:
 
     # ------------------------------------------------------------ expressions
 
-    def graph(self, e: Expr) -> graph.Expr:
-        """A kernel's `i64` expression in the algebra of the graph."""
+    def graph(self, e: Expr) -> algebra.Expr:
+        """A kernel's `i64` expression in the algebra of the algebra."""
         match e:
             case Const():
-                return graph.const(int(e.value))
+                return algebra.const(int(e.value))
             case Var() if e.name in self.known:
                 return self.known[e.name]
             case Op() if e.op in _ARITHMETIC and e.elem is Elem.I64:
-                return graph.op(e.op, *map(self.graph, e.args), elem=Elem.I64)
+                return algebra.op(e.op, *map(self.graph, e.args), elem=Elem.I64)
             case Var() | Op() | Load() | Apply():
                 if e not in self.atoms:
-                    self.atoms[e] = graph.scalar(graph.Scalar(f"atom{len(self.atoms)}"))
+                    self.atoms[e] = algebra.scalar(algebra.Scalar(f"atom{len(self.atoms)}"))
                 self.texts[self.atoms[e]] = self.other(e)
                 return self.atoms[e]
 
-    def simple(self, e: Expr) -> graph.Expr:
+    def simple(self, e: Expr) -> algebra.Expr:
         """The same, in normal form."""
         return self.ranges.simplify(self.graph(e))
 
@@ -132,16 +133,16 @@ class Indices:
 
     def flat(self, indices: Sequence[Expr], shape: Sequence[Expr]) -> Text:
         """The row-major position of an element."""
-        at = graph.const(0)
+        at = algebra.const(0)
         for i, n in zip(indices, shape, strict=True):
-            at = graph.op("add", graph.op("mul", at, self.graph(n)), self.graph(i))
+            at = algebra.op("add", algebra.op("mul", at, self.graph(n)), self.graph(i))
         return self.print(self.ranges.simplify(at))
 
     def is_safe(self, e: Expr) -> bool:
         """No step of the arithmetic can wrap, so that C's operators on signed numbers do for it."""
         found = self.graph(e)
         ranges = self.ranges
-        return all(x.elem is not Elem.I64 or ranges.bounded(to_poly(x)) for x in graph.walk([found, ranges.simplify(found)]))
+        return all(x.elem is not Elem.I64 or ranges.bounded(to_poly(x)) for x in algebra.walk([found, ranges.simplify(found)]))
 
     def comparison(self, name: str, a: Expr, b: Expr) -> Text | None:
         """A comparison of index arithmetic, each term on the side where it is positive; None if something could wrap."""
@@ -175,7 +176,7 @@ class Indices:
             out = poly_sum(out, term)
         return out
 
-    def print(self, e: graph.Expr) -> Text:
+    def print(self, e: algebra.Expr) -> Text:
         """An expression over axes."""
         match e.op:
             case "const":
@@ -192,7 +193,7 @@ class Indices:
             case _:
                 return self.polynomial(self.outside(to_poly(e)))
 
-    def is_plain_division(self, a: graph.Expr, b: graph.Expr) -> bool:
+    def is_plain_division(self, a: algebra.Expr, b: algebra.Expr) -> bool:
         """C's own division does where nothing is negative."""
         ranges, p = self.ranges, to_poly(a)
         return ((b.value or 0) > 0 or b in ranges.positive) and ranges.bounded(p) and ranges.at_least_zero(p)
@@ -205,6 +206,11 @@ class Indices:
             rest = {m: c for m, c in p.items() if shared not in m}
             product = infix(self.polynomial(inner), "*", self.texts[shared], PRODUCT)
             return self.plus(product, rest)
+        stride = self.stride(p)
+        if stride > 1:
+            inner = {m: c // stride for m, c in p.items() if c % stride == 0}
+            rest = {m: c for m, c in p.items() if c % stride}
+            return self.plus(infix(self.polynomial(inner), "*", literal(stride, Elem.I64), PRODUCT), rest)
         terms = sorted(p.items(), key=self.place)
         if not terms:
             return Text("0")
@@ -220,14 +226,14 @@ class Indices:
             out = infix(out, "-" if c < 0 else "+", self.term(m, abs(c)), SUM)
         return out
 
-    def place(self, term: tuple[tuple[graph.Expr, ...], int]) -> tuple[bool, bool, int, int, list[tuple[int, int]]]:
+    def place(self, term: tuple[tuple[algebra.Expr, ...], int]) -> tuple[bool, bool, int, int, list[tuple[int, int]]]:
         """Where a term stands in a sum: constants last, before them what is taken away, large strides first."""
         m, c = term
         return not m, c < 0, -len(m), -abs(c), [self.order(a) for a in m]
 
-    def shared(self, p: Poly) -> graph.Expr | None:
+    def shared(self, p: Poly) -> algebra.Expr | None:
         """The extent that most terms have as a factor, if more than one has."""
-        counts: dict[graph.Expr, int] = {}
+        counts: dict[algebra.Expr, int] = {}
         for m in p:
             for a in dict.fromkeys(m):
                 if a in self.texts and a not in self.loops:
@@ -235,7 +241,13 @@ class Indices:
         best = max(counts, key=lambda a: counts[a], default=None)
         return best if best is not None and counts[best] > 1 else None
 
-    def term(self, m: Sequence[graph.Expr], c: int) -> Text:
+    def stride(self, p: Poly) -> int:
+        """The number that terms with extents and others have in common: 12 of 12 i m + 12 j + k."""
+        found = [abs(c) for m, c in p.items() if any(a in self.texts and a not in self.loops for a in m)]
+        common = gcd(*found)
+        return common if common > 1 and sum(c % common == 0 for m, c in p.items() if m) > 1 else 1
+
+    def term(self, m: Sequence[algebra.Expr], c: int) -> Text:
         factors = [self.texts[a] if a in self.texts else self.print(a) for a in sorted(m, key=self.order)]
         if not factors:
             return literal(c, Elem.I64)
@@ -247,12 +259,12 @@ class Indices:
             out = infix(out, "*", f, PRODUCT)
         return out
 
-    def order(self, a: graph.Expr) -> tuple[int, int]:
+    def order(self, a: algebra.Expr) -> tuple[int, int]:
         """Loop variables first, outer ones before inner ones."""
         return (0 if a in self.loops else 1, a.number)
 
 
-def _without(m: tuple[graph.Expr, ...], factor: graph.Expr) -> tuple[graph.Expr, ...]:
+def _without(m: tuple[algebra.Expr, ...], factor: algebra.Expr) -> tuple[algebra.Expr, ...]:
     rest = list(m)
     rest.remove(factor)
     return tuple(rest)

@@ -19,7 +19,25 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import applied, expressions
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Kind, Let, Load, Op, Space, Stmt, Store, Var, statements
+from tlc.tensor.kernel.ir import (
+    Apply,
+    Buffer,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Kind,
+    Let,
+    Load,
+    Op,
+    Space,
+    Stmt,
+    Store,
+    Var,
+    statements,
+)
 from tlc.tensor.kernel.verify import subexpressions
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -31,7 +49,7 @@ TRUE, FALSE = literal(True, Elem.BOOL), literal(False, Elem.BOOL)
 
 @dataclass(frozen=True)
 class Callee:
-    """A function that kernels apply: its name in C, and whether it may stop the program. Then it gives a status, and its result by a pointer."""
+    """A function that kernels apply: its name in C, and whether it may stop the program: then it gives a status, results by pointers."""
 
     name: str
     can_stop: bool
@@ -237,8 +255,9 @@ class _Printer:
         if id(s) in self.begun:
             return
         place = self.place(s.buffer, s.indices)
+        itself = Load(s.buffer, s.indices)
         match s.value:
-            case Op("add" | "sub" | "mul" as name, Elem.F32 | Elem.F64, (Load(buffer, indices), other)) if (buffer, indices) == (s.buffer, s.indices):
+            case Op("add" | "sub" | "mul" as name, Elem.F32 | Elem.F64, (first, other)) if first == itself:
                 self.put(f"{place} {SCALAR_OPS[name].symbol}= {self.expr(self.wholly(other))};")
             case _:
                 value = self.expr(self.wholly(s.value))

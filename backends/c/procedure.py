@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tlc.backends.c import control
 from tlc.backends.c.control import Item, Let, Line
 from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.index import Indices
 from tlc.backends.c.kernel import Callee, can_stop, comment
-from tlc.backends.c.scalar import emit
+from tlc.backends.c.scalar import emit, widened
 from tlc.backends.c.words import PRODUCT, SUM, TYPES, UNARY, Names, Text, call, cast, infix, literal
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.frontend.source import Span
+from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.cfg import predecessors, reverse_postorder
 from tlc.ssa.ir import I64, Block, Function, Instr, Terminator, Type, Value, walk
@@ -69,17 +70,29 @@ static int push(int64_t word) {
 static int64_t pop(void) { return tape.words[--tape.used]; }'''
 
 
-def may_stop(function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel], seen: frozenset[str] = frozenset()) -> bool:
+def may_stop(
+    function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel], seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether a call may end the program: a check, memory that is not there, or a call of what may."""
     if function.name in seen:
         return False
     for instr in walk(function.body):
         if instr.op in ("check", "alloc", "copy", "push") or (instr.op in ("index", "reshape") and instr.result.type.rank):
             return True
-        called = [str(instr.attrs["callee"])] if instr.op == "call" else applied(kernels[str(instr.attrs["kernel"])]) if instr.op == "run" else []
-        if any(may_stop(functions[name], functions, kernels, seen | {function.name}) for name in called):
+        if any(may_stop(functions[name], functions, kernels, seen | {function.name}) for name in called(instr, kernels)):
             return True
     return False
+
+
+def called(instr: Instr, kernels: Mapping[str, Kernel]) -> list[str]:
+    """The functions that an instruction calls, by a kernel too."""
+    match instr.op:
+        case "call":
+            return [str(instr.attrs["callee"])]
+        case "run":
+            return applied(kernels[str(instr.attrs["kernel"])])
+        case _:
+            return []
 
 
 def returns_value(function: Function, callee: Callee) -> bool:
@@ -108,6 +121,7 @@ class _Printer:
     names: Names = field(default_factory=Names)
     values: dict[Value, tuple[Text, ...]] = field(default_factory=dict)
     variables: list[tuple[str, str]] = field(default_factory=list)  # type and name of what is assigned
+    messages: dict[Value, tuple[str, list[str]]] = field(default_factory=dict)  # strings: formats of `printf`, and what they show
     code: dict[Block, list[Item]] = field(default_factory=dict)
     conditions: dict[Block, Text] = field(default_factory=dict)
     here: list[Item] = field(default_factory=list)  # the statements of the block that is printed
@@ -308,7 +322,8 @@ class _Printer:
     def op_const(self, instr: Instr) -> None:
         elem = instr.result.type.elem
         if elem is Elem.STR:
-            raise unsupported("a string", instr.span)
+            self.messages[instr.result] = (str(instr.attrs["value"]).replace("%", "%%"), [])
+            return
         self.values[instr.result] = (literal(instr.attrs["value"], elem),)
 
     def op_dim(self, instr: Instr) -> None:
@@ -321,14 +336,51 @@ class _Printer:
 
     def op_check(self, instr: Instr) -> None:
         cond, *values = instr.operands
-        parts = re.split(r"\{(\d+)\}", str(instr.attrs["message"]).replace("%", "%%"))
-        shown = [values[int(k)] for k in parts[1::2]]
-        text = "".join(_FORMATS[shown[k // 2].type.elem] if k % 2 else part for k, part in enumerate(parts))
-        args = [str(_shown(self.one(v), v.type.elem)) for v in shown]
-        place = f"{instr.span}: " if str(instr.span.source.path) != "<compiler>" else ""
-        self.here.append(
-            control.If(control.negated(self.one(cond)), [Line(f"return {call('stopped', _string(place + text), *args)};", ends=True)], [])
-        )
+        text, args = "", []
+        for k, part in enumerate(re.split(r"\{(\d+)\}", str(instr.attrs["message"]))):
+            shown, more = self.shown(values[int(part)], "", instr.span) if k % 2 else (part.replace("%", "%%"), [])
+            text += shown
+            args += more
+        place = "" if instr.span.source is NOWHERE.source else f"{instr.span}: ".replace("%", "%%")
+        stop = f"return {call('stopped', _string(place + text), *args)};"
+        self.here.append(control.If(control.negated(self.one(cond)), [Line(stop, ends=True)], []))
+
+    def op_format(self, instr: Instr) -> None:
+        """The text of a message, as a format of `printf` with what it shows."""
+        template = instr.attrs["template"]
+        assert isinstance(template, tuple)
+        leaves = iter(instr.operands)
+        text, args = "", []
+        for piece in template:
+            shown, more = (piece.replace("%", "%%"), []) if isinstance(piece, str) else self.layout(piece[2], piece[1], leaves, instr.span)
+            text += shown
+            args += more
+        self.messages[instr.result] = (text, args)
+
+    def layout(self, layout: Any, spec: str, leaves: Iterator[Value], span: Span) -> tuple[str, list[str]]:
+        if layout == "leaf":
+            return self.shown(next(leaves), spec, span)
+        parts = [self.layout(inner, spec, leaves, span) for inner in layout[-1]]
+        names = [f"{n} = " if n else "" for n in layout[2]] if layout[0] == "struct" else [""] * len(parts)
+        text = f"{layout[1] if layout[0] == 'struct' else ''}({', '.join(n + t for n, (t, _) in zip(names, parts, strict=True))})"
+        return text, [a for _, args in parts for a in args]
+
+    def shown(self, v: Value, spec: str, span: Span) -> tuple[str, list[str]]:
+        """A value in a message. Tensors are not written out."""
+        if v in self.messages:
+            return self.messages[v]
+        if v.type.rank:
+            return "[..]", []
+        if v.type.elem is Elem.STR:
+            raise unsupported("a computed string", span)
+        form = _FORMATS[v.type.elem]
+        if re.fullmatch(r"\.\d+[efg]", spec) and v.type.elem.is_real:
+            form = f"%{spec}"
+        return form, [str(_shown(self.real(v), v.type.elem))]
+
+    def real(self, v: Value) -> Text:
+        """A scalar; a narrow real as the f32 that it is."""
+        return widened(self.helpers, self.one(v), v.type.elem)
 
     def op_call(self, instr: Instr) -> None:
         callee = self.callees[str(instr.attrs["callee"])]
@@ -509,7 +561,7 @@ assert set(_FORMATS) == set(Elem), "an element type has no format"
 
 def _shown(a: Text, elem: Elem) -> Text:
     if elem is Elem.BOOL:
-        return Text(f'{a.at(control.UNARY)} ? "true" : "false"')
+        return Text(f'{a.at(UNARY)} ? "true" : "false"')
     return cast("double", a) if elem.is_real else cast("long long", a)
 
 

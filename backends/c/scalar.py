@@ -7,11 +7,30 @@ widened for an op, and its result is rounded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tlc.backends.c.helpers import Helpers, suffix
-from tlc.backends.c.words import AND, BIT_AND, BIT_OR, BIT_XOR, EQUAL, LESS, OR, PRODUCT, SHIFT, SUM, TYPES, UNARY, Text, call, cast, choice, infix
+from tlc.backends.c.words import (
+    AND,
+    BIT_AND,
+    BIT_OR,
+    BIT_XOR,
+    EQUAL,
+    LESS,
+    OR,
+    PRODUCT,
+    SHIFT,
+    SUM,
+    TYPES,
+    UNARY,
+    Text,
+    call,
+    cast,
+    choice,
+    infix,
+)
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
@@ -40,6 +59,8 @@ Form = Callable[..., Text]  # (context, *operands) -> expression
 def _arithmetic(name: str, symbol: str, binds: int) -> Form:
     def form(c: Context, a: Text, b: Text) -> Text:
         if c.operand in (Elem.I32, Elem.I64):
+            if name == "add" and re.fullmatch(r"-\d+", b.text):
+                return c.help("sub", a, Text(b.text[1:]))
             return c.help(name, a, b)
         return c.small(infix(a, symbol, b, binds))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.kernel import Callee, can_stop, head, print_kernel
-from tlc.backends.c.procedure import STOPPED, function_head, may_stop, print_function
+from tlc.backends.c.procedure import STOPPED, called, function_head, may_stop, print_function
 from tlc.backends.c.words import Names
 from tlc.frontend.diagnostics import InternalError
 from tlc.ssa.ir import Module, walk
@@ -73,7 +73,8 @@ class _Unit:
         more = "".join(f"#include <{name}>\n" for name in sorted(includes))
         types = [f"typedef uint16_t {name};  /* the 16 bits of a narrow real */" for name in self.helpers.types]
         top = _HEAD.format(title=self.title.replace("*/", "* /"), stops=_STOPS if stops else "", more=more)
-        parts = [top, "\n".join(types), STOPPED.strip("\n") if stops else "", *self.helpers.texts.values(), "\n".join(self.ahead), *self.texts]
+        first = ["\n".join(types), STOPPED.strip("\n") if stops else ""]
+        parts = [top, *first, *self.helpers.texts.values(), "\n".join(self.ahead), *self.texts]
         return "\n\n".join(p.rstrip("\n") for p in parts if p) + "\n"
 
     def needed(self) -> list[str]:
@@ -88,10 +89,7 @@ class _Unit:
             if name not in self.module.functions:
                 raise InternalError(f"the function `{name}` is applied and not there", "C")
             for instr in walk(self.module.functions[name].body):
-                if instr.op == "call":
-                    work.append(str(instr.attrs["callee"]))
-                elif instr.op == "run":
-                    work += applied(self.kernels[str(instr.attrs["kernel"])])
+                work += called(instr, self.kernels)
         return list(found)
 
     def kernel(self, name: str) -> None:

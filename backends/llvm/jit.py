@@ -20,7 +20,6 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from tlc.backends.llvm.pool import DECLARE_POOL, POOL
 from tlc.backends.program import Executable, Foreign, Program, Store
 from tlc.frontend.foreign import address as foreign_address
 
@@ -73,6 +72,8 @@ def build(program: Program, store: Store = _memory) -> Executable:
 
 def compile_objects(texts: Sequence[tuple[str, Level]], store: Store = _memory) -> dict[str, bytes]:
     """Machine code of texts that are linked with each other, under their keys; with the pool of threads, if one of them uses it."""
+    from tlc.backends.llvm.pool import POOL  # a start that finds its machine code does without
+
     more = [(POOL, Level.KERNEL)] if any(_SHARES in text for text, _ in texts) else []
     return {_key(text, level): compile_object(text, level, store) for text, level in (*texts, *more) if text}
 
@@ -86,6 +87,8 @@ def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
     key = _key(text, level)
     data = store.get(key)
     if data is None:
+        from tlc.backends.llvm.pool import DECLARE_POOL, POOL
+
         module = _optimized(text + DECLARE_POOL if _SHARES in text and text is not POOL else text, level)
         data = bytes(target().emit_object(module))
         module.close()

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Protocol
 
-import llvmlite.binding as llvm
-
+from tlc.backends import cpu
 from tlc.frontend.types import Elem
 
 
@@ -39,7 +38,7 @@ def rounded(lines: Lines, x: str, elem: Elem, lanes: int) -> str:
 @cache
 def converts_f16() -> bool:
     """Whether this CPU has instructions that convert between f16 and f32."""
-    return bool(llvm.get_host_cpu_features().get("f16c"))
+    return "f16c" in cpu.features()
 
 
 def _type(name: str, lanes: int) -> str:

@@ -8,24 +8,16 @@ and makes native code return; the exception goes on in the thread that called `N
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from tlc.backends.context import FIELDS, SERVICES, Reason
-from tlc.backends.program import ENTRY, Executable, Extern, Foreign
-from tlc.backends.runtime.stop import RuntimeStop
+from tlc.backends.program import ENTRY, Executable, Foreign
+from tlc.backends.runtime.served import Served, Slots
 from tlc.frontend.diagnostics import InternalError
-from tlc.frontend.narrow_reals import from_memory, to_memory
-from tlc.frontend.ops import DTYPES
-from tlc.frontend.types import Elem
-from tlc.ssa import formatting
-from tlc.ssa.ir import Type
-from tlc.ssa.world import Services, Stop
+from tlc.ssa.world import Services
 
 STACK = 256 << 20  # bytes of the stack that native code runs on
 MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
@@ -52,14 +44,13 @@ class Native:
     """
 
     def __init__(self, executable: Executable, services: Services, threads: int = 1) -> None:
-        self.tables, self.services = executable.tables, services
+        self.services = services
         self.loaded = _loaded(executable)
         self.context = Context(threads=threads)
         self.calls: Counter[str] = Counter()
-        self.strings = list(self.tables.strings)
-        self.handles = dict(self.tables.strings)
         self.failure: BaseException | None = None
-        self.callbacks = [_Service(self.guarded(name, getattr(self, name))) for name in SERVICES]
+        self.served = Served(executable.tables, services, _Process(self))
+        self.callbacks = [_Service(self.guarded(name, getattr(self.served, name))) for name in SERVICES]
         for k, function in enumerate(self.callbacks):
             self.context.services[k] = ctypes.cast(function, ctypes.c_void_p).value
 
@@ -110,22 +101,20 @@ class Native:
         if reason is Reason.STOPPED:
             raise KeyboardInterrupt
         if reason is Reason.CHECK:
-            site = self.tables.sites[self.context.site]
-            values = [self.scalar(self.context.values[k], elem) for k, elem in enumerate(site.values)]
-            raise Stop(formatting.fill(site.message, values), site.span, site.kind)
+            raise self.served.stop(self.context.site, list(self.context.values))
         if self.failure is not None:
             raise self.failure
         raise InternalError("native code returned early without a reason", "native run")
 
     # ------------------------------------------------------------ services
 
-    def guarded(self, name: str, service: Callable[[Any], None]) -> Callable[[int], int]:
+    def guarded(self, name: str, service: Callable[[Slots], None]) -> Callable[[int], int]:
         """A service as C calls it: nothing is raised through native frames."""
 
         def call(address: int) -> int:
             self.calls[name] += 1
             try:
-                service(_Slots(address))
+                service(Slots(self.served.memory, address))
                 return 0
             except BaseException as e:
                 self.failure = e
@@ -134,80 +123,28 @@ class Native:
 
         return call
 
-    def print(self, slots: _Slots) -> None:
-        self.services.print(self.strings[slots.take()])
 
-    def format(self, slots: _Slots) -> None:
-        template = self.tables.templates[slots.take()]
-        leaves = [formatting.marked(self.value(slots, t), t.elem) for t in template.leaves]
-        slots.put(self.handle(formatting.render(template.template, leaves)))
+class _Process:
+    """The memory of this process, with buffers as the program's own allocator makes them."""
 
-    def extern(self, slots: _Slots) -> None:
-        row = self.tables.externs[slots.take()]
-        args = [self.value(slots, t) for t in row.args]
-        try:
-            results = self.services.extern(row.name, args)
-        except RuntimeStop as e:
-            raise Stop(e.message, row.span, "extern") from None
-        for result, type in zip(results, row.results, strict=True):
-            self.give(slots, result, type, row)
+    def __init__(self, program: Native) -> None:
+        self.program = program
 
-    def progress_begin(self, slots: _Slots) -> None:
-        label, total = self.strings[slots.take()], slots.take()
-        slots.put(self.services.progress_begin(label, total))
+    def read(self, address: int, size: int) -> bytes:
+        return ctypes.string_at(address, size)
 
-    def progress_tick(self, slots: _Slots) -> None:
-        bar, at = slots.take(), slots.take()
-        self.services.progress_tick(bar, at)
+    def word(self, address: int) -> int:
+        return ctypes.c_int64.from_address(address).value
 
-    def progress_end(self, slots: _Slots) -> None:
-        self.services.progress_end(slots.take())
+    def set_word(self, address: int, value: int) -> None:
+        ctypes.c_int64.from_address(address).value = value
 
-    # ------------------------------------------------------------ values
-
-    def handle(self, text: str) -> int:
-        """The number of a string; equal strings have one."""
-        if text not in self.handles:
-            self.handles[text] = len(self.strings)
-            self.strings.append(text)
-        return self.handles[text]
-
-    def scalar(self, word: int, elem: Elem) -> Any:
-        """A scalar of its element type from a 64-bit word."""
-        if elem is Elem.STR:
-            return self.strings[word]
-        return _from_memory(struct.pack("<q", word)[: elem.bytes], elem)[0]
-
-    def value(self, slots: _Slots, type: Type) -> Any:
-        """A scalar, or a tensor copied out of native memory."""
-        if not type.rank:
-            return self.scalar(slots.take(), type.elem)
-        address = slots.take()
-        shape = tuple(slots.take() for _ in range(type.rank))
-        size = int(np.prod(shape, dtype=np.int64))
-        array = _from_memory(ctypes.string_at(address, size * type.elem.bytes), type.elem).reshape(shape)
-        if type.elem is Elem.STR:
-            return np.array([self.strings[h] for h in array.ravel()], object).reshape(shape)
-        return array
-
-    def give(self, slots: _Slots, value: Any, type: Type, row: Extern) -> None:
-        """Write a result into the slots; a tensor moves into a buffer of native code."""
-        if type.elem is Elem.STR:
-            value = np.vectorize(self.handle, otypes=[np.int64])(value) if type.rank else self.handle(value)
-        array = to_memory(value) if type.elem is Elem.BF16 else np.ascontiguousarray(value, _stored(type.elem))
-        if not type.rank:
-            slots.put(int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True))
-            return
-        if array.ndim != type.rank:
-            raise InternalError(f"`{row.name}` gave a tensor of rank {array.ndim}, declared is {type}", "extern")
-        alloc = _Alloc(self.loaded.address("tlc.alloc"))
-        address = alloc(ctypes.addressof(self.context), array.nbytes)
-        if address is None:
-            raise Stop(f"there is no memory for a tensor of {array.nbytes} bytes", row.span, "memory")
-        ctypes.memmove(address, array.ctypes.data, array.nbytes)
-        slots.put(address)
-        for extent in array.shape:
-            slots.put(extent)
+    def buffer(self, data: bytes) -> int | None:
+        alloc = _Alloc(self.program.loaded.address("tlc.alloc"))
+        address: int | None = alloc(ctypes.addressof(self.program.context), len(data))
+        if address is not None:
+            ctypes.memmove(address, data, len(data))
+        return address
 
 
 class _Loaded(Protocol):
@@ -224,38 +161,6 @@ def _loaded(executable: Executable) -> _Loaded:
     else:
         from tlc.backends.llvm.jit import load
     return load(executable.objects.values(), executable.tables.foreign)
-
-
-class _Slots:
-    """The 64-bit slots of a call of a service, read and written in order."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
-
-    def take(self) -> int:
-        value = ctypes.c_int64.from_address(self.address).value
-        self.address += 8
-        return value
-
-    def put(self, value: int) -> None:
-        ctypes.c_int64.from_address(self.address).value = value
-        self.address += 8
-
-
-def _stored(elem: Elem) -> np.dtype[Any]:
-    """How a value lies in native memory; a string is its handle there."""
-    match elem:
-        case Elem.STR:
-            return np.dtype(np.int64)
-        case Elem.BF16:
-            return np.dtype(np.uint16)
-        case _:
-            return DTYPES[elem]
-
-
-def _from_memory(data: bytes, elem: Elem) -> Any:
-    array = np.frombuffer(data, _stored(elem))
-    return from_memory(array) if elem is Elem.BF16 else array
 
 
 def _thread(body: Callable[[], None]) -> threading.Thread:

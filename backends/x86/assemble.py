@@ -8,6 +8,8 @@ behind that, for a function at a time:
 - A block that holds nothing but a jump is left out: who goes there goes on at once. A jump to what follows is none, and a branch is
   turned round where what it prefers follows.
 - Failures stand behind the function: `check` jumps there, and the way on falls through.
+- A short block that ends in a branch is copied to where a jump would lead there: a loop whose test stands at its end is entered by a
+  test, and one whose test stands at its beginning goes round with one jump instead of two.
 - What loops jump back to begins at a rounded address, unless the padding would run in every iteration.
 - Constants of reals lie behind all functions, each once.
 
@@ -34,6 +36,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
+import numpy as np
+
 from tlc.backends.context import Reason, offset
 from tlc.backends.x86.code import Code, Link, Relocation
 from tlc.backends.x86.emit import EMIT, MOV32_I, MOV_I, R15, RAX, RSP, Label
@@ -44,6 +48,7 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import NOWHERE, Span
 from tlc.regalloc.ir import Block, Function, Inst, Module, Reg
 from tlc.regalloc.target import Kind
+from tlc.ssa.formatting import shortest
 
 PUSH, POP, RET = FORMS["push", "o64", 32], FORMS["pop", "o64", 32], FORMS["ret", "", 32]
 ADD, ADD_LONG = FORMS["add", "m,i8", 64], FORMS["add", "m,i", 64]
@@ -55,6 +60,7 @@ _NOPS = [bytes.fromhex(x) for x in (
 _LOGICAL = frozenset(("and", "or", "xor"))  # leave no carry and no overflow, as `test` does
 _RESULTS = _LOGICAL | {"add", "sub", "neg"}  # say if their result is 0
 FUNCTION_ALIGNMENT = 16
+SHORT = 3  # instructions with the branch
 # Where an iteration begins: a multiple of the first, by at most as many bytes as the second, with and without code that runs through them.
 PADDING = ((16, 7), (32, 31))
 
@@ -136,7 +142,8 @@ class _Assembler:
         for k, block in enumerate(blocks):
             self.following = blocks[k + 1] if k + 1 < len(blocks) else None
             self.begin(block, k)
-            for inst in block.insts:
+            copy = self.copies.get(block)
+            for inst in block.insts if copy is None else [*block.insts[:-1], *copy.insts]:
                 self.inst = inst
                 if inst.span is not span:
                     span = inst.span
@@ -192,20 +199,29 @@ class _Assembler:
                 self.ahead[block] = to
         self.starts: dict[Block, Label] = {}
         out = [b for b in self.f.blocks if b not in self.ahead]
+        self.copies: dict[Block, Block] = {}  # what stands in place of a block's jump
+        for b, after in zip(out, [*out[1:], None], strict=True):
+            if b.terminator.op == "jump":
+                to = self.ahead.get(b.successors[0], b.successors[0])
+                if to is not after and _is_short(to):
+                    self.copies[b] = to
+        self.where_iterations_begin(out)
+        return out
+
+    def where_iterations_begin(self, out: list[Block]) -> None:
         position = {b: k for k, b in enumerate(out)}
-        self.heads = set[Block]()  # where an iteration begins
+        self.heads = set[Block]()
+        self.entered = set[Block]()  # those that the block before runs into
         for k, b in enumerate(out):
-            for target in b.successors:
+            for target in self.copies.get(b, b).successors:
                 to = self.ahead.get(target, target)
                 if position[to] <= k and to.depth <= b.depth and not to.cold:
                     self.heads.add(to)
-        self.entered = set[Block]()  # those that the block before runs into
+                elif position[to] == k + 1:
+                    self.entered.add(to)
         for before, b in pairwise(out):
-            if any(self.ahead.get(t, t) is b for t in before.successors):
-                self.entered.add(b)
-                if before.depth >= b.depth:  # the padding would run in every iteration
-                    self.heads.discard(b)
-        return out
+            if b in self.entered and before.depth >= b.depth:  # the padding would run in every iteration
+                self.heads.discard(b)
 
     def begin(self, block: Block, k: int) -> None:
         if block in self.heads and k:
@@ -455,6 +471,13 @@ class _Assembler:
         self.listing.frames[self.f.name] = f"{self.size} bytes of frame, {self.f.slots} slots" + f", saves {saved}" * bool(saved)
 
 
+def _is_short(block: Block) -> bool:
+    """Whether to copy a block is better than to jump there: the branch behind it goes on at once."""
+    if block.cold or len(block.terminator.targets) != 2 or len(block.insts) > SHORT:
+        return False
+    return all(ROWS[i.op].kind in (Kind.NORMAL, Kind.MOVE, Kind.TERMINATOR) for i in block.insts)
+
+
 def _is_nothing(inst: Inst) -> bool:
     return inst.op == "move" and inst.operands[0].place == inst.operands[1].place
 
@@ -468,4 +491,10 @@ def _padding(size: int) -> bytes:
 
 
 def _constant_text(data: bytes) -> str:
+    """A real by its value, a mask by its bits."""
+    match len(data):
+        case 4:
+            return shortest(np.frombuffer(data, np.float32)[0])
+        case 8:
+            return shortest(np.frombuffer(data, np.float64)[0])
     return f"0x{int.from_bytes(data, 'little'):0{2 * len(data)}x}"

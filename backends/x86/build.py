@@ -20,13 +20,10 @@ from tlc.backends.program import ENTRY, Executable, Nobody, Store, Tables, Watch
 from tlc.backends.x86 import object as elf
 from tlc.backends.x86.assemble import assemble
 from tlc.backends.x86.code import Code, Link, Relocation
-from tlc.backends.x86.listing import listing
 from tlc.backends.x86.ops import TARGET
 from tlc.backends.x86.select import select
 from tlc.regalloc import ir as mir
 from tlc.regalloc.allocate import allocate
-from tlc.regalloc.text import print_module
-from tlc.regalloc.verify import verify_module
 from tlc.ssa.calls import reached
 from tlc.ssa.clone import clone_function
 from tlc.ssa.ir import Module, walk
@@ -58,11 +55,15 @@ def build(
 
 def machine_ir(module: Module, kernels: Mapping[str, Kernel]) -> str:
     """Machine IR before allocation, for people."""
+    from tlc.regalloc.text import print_module
+
     return print_module(select_reached(module, kernels, Tables()), TARGET)
 
 
 def assembly(module: Module, kernels: Mapping[str, Kernel], registers: str = "all") -> str:
     """The code with its source lines, for people."""
+    from tlc.backends.x86.listing import listing
+
     machine = select_reached(module, kernels, Tables())
     stats = allocate_all(machine, registers)
     return listing(machine)
@@ -77,6 +78,8 @@ def select_reached(
         copies = Module({name: clone_function(f, name) for name, f in module.functions.items() if name in needed})
         machine = select(copies, kernels, tables)
     if check:
+        from tlc.regalloc.verify import verify_module
+
         verify_module(machine, TARGET)
     return machine
 

@@ -127,43 +127,36 @@ def _masked(s: Selector, value: Value) -> tuple[Value, Value | int] | None:
 # ---------------------------------------------------------------- writing
 
 
-def compare(
-    s: Selector,
-    what: str,
-    given: tuple[VReg, ...],
-    c: Condition,
-    late: tuple[VReg, ...] = (),
-    **attrs: Any,
-) -> None:
+def compare(s: Selector, what: str, given: tuple[VReg, ...], c: Condition, late: tuple[VReg, ...] = (), **attrs: Any) -> None:
     """Write the instruction that does `what` (`br`, `check`, `set`, `choose`, `fchoose`) where a condition holds."""
-    common: dict[str, Any] = {**attrs, "cc": c.cc, "w": c.width}
     if c.real:
         assert isinstance(c.b, Value)
-        a, b = s.reg(c.a), s.reg(c.b)
         op = {"set": "fset", "fchoose": "fchoose"}.get(what, f"{what}_f")
-        s.ins(op, *given, a, b, late=late, **common)
-        return
-    if c.mask:
-        if isinstance(c.b, int):
-            s.ins(f"{what}_ti", *given, s.reg(c.a), late=late, imm=c.b, **common)
-        else:
-            s.ins(f"{what}_t", *given, s.reg(c.a), s.reg(c.b), late=late, **common)
-        return
-    if isinstance(c.b, int):
-        place = None if what == "fchoose" else loaded(s, c.a, c.width)
-        if place is not None:
-            s.ins(f"{what}_mi", *given, mem=place, late=late, imm=c.b, **common)
-        else:
-            s.ins(f"{what}_i", *given, s.reg(c.a), late=late, imm=c.b, **common)
-        return
-    for a, b, cc in ((c.a, c.b, c.cc), (c.b, c.a, SWAPPED[c.cc])):
+        s.ins(op, *given, s.reg(c.a), s.reg(c.b), late=late, cc=c.cc, w=c.width, **attrs)
+    elif isinstance(c.b, int):
+        _compare_number(s, what, given, c, late, {**attrs, "cc": c.cc, "w": c.width, "imm": c.b})
+    else:
+        _compare_values(s, what, given, c, c.b, late, {**attrs, "cc": c.cc, "w": c.width})
+
+
+def _compare_number(s: Selector, what: str, given: tuple[VReg, ...], c: Condition, late: tuple[VReg, ...], attrs: dict[str, Any]) -> None:
+    place = None if c.mask or what == "fchoose" else loaded(s, c.a, c.width)
+    if place is not None:
+        s.ins(f"{what}_mi", *given, mem=place, late=late, **attrs)
+    else:
+        s.ins(f"{what}_ti" if c.mask else f"{what}_i", *given, s.reg(c.a), late=late, **attrs)
+
+
+def _compare_values(
+    s: Selector, what: str, given: tuple[VReg, ...], c: Condition, other: Value, late: tuple[VReg, ...], attrs: dict[str, Any]
+) -> None:
+    for a, b, cc in () if c.mask else ((c.a, other, c.cc), (other, c.a, SWAPPED[c.cc])):
         place = loaded(s, b, c.width, few=what == "choose")
         if place is not None:
-            common["cc"] = cc
-            s.ins(f"{what}_m", *given, s.reg(a), mem=place, late=late, **common)
+            s.ins(f"{what}_m", *given, s.reg(a), mem=place, late=late, **{**attrs, "cc": cc})
             return
-    op = f"{what}_c" if what == "fchoose" else what
-    s.ins(op, *given, s.reg(c.a), s.reg(c.b), late=late, **common)
+    suffix = "_t" if c.mask else "_c" if what == "fchoose" else ""
+    s.ins(what + suffix, *given, s.reg(c.a), s.reg(other), late=late, **attrs)
 
 
 def loaded(s: Selector, value: Value, width: int, few: bool = False) -> Address | None:

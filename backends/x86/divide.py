@@ -93,17 +93,21 @@ def _by_constant(s: Selector, x: Value, d: int, result: VReg) -> None:
     """x // d for a constant d > 0, in the bits of x's type."""
     elem = x.type.elem
     w = 64 if elem.width >= 32 else 32
-    value = extended(s, x, w)
+    value, (least, most) = extended(s, x, w), s.range(x)
+    bits = max(most, ~least).bit_length()  # of the number, or of its complement
     if not elem.is_signed or s.at_least(x, 0):
-        _multiplied(s, value, d, elem.width - elem.is_signed, w, result)
+        _multiplied(s, value, d, most.bit_length(), w, result)
         return
     sign, quotient = s.make("sar_i", value, imm=w - 1, w=w), s.new()
-    _multiplied(s, s.make("xor", value, sign, w=w), d, elem.width - 1, w, quotient)
+    _multiplied(s, s.make("xor", value, sign, w=w), d, bits, w, quotient)
     s.ins("xor", result, quotient, sign, w=w)
 
 
 def _multiplied(s: Selector, y: VReg, d: int, bits: int, w: int, result: VReg) -> None:
     """y // d for y of so many bits: by the low half of the product if it holds all, else by the high one."""
+    if d >> bits:
+        s.ins("mov_i", result, imm=0, w=w)
+        return
     m, k = multiplier(d, bits, bits)
     if m.bit_length() + bits <= w:
         s.ins("shr_i", result, _times(s, y, m, w), imm=k, w=w)
@@ -144,7 +148,7 @@ def _unsigned(s: Selector, x: Value, y: Value, quotient: VReg | None, remainder:
     w = _width(x.type.elem)
     divisor, known = extended(s, y, w), s.not_zero(y)
     q = quotient if quotient is not None and known else s.new()
-    s.ins("udiv", q, remainder or s.new(), extended(s, x, w), divisor if known else _one_for_zero(s, divisor, w), w=w)
+    _divide(s, (q, remainder or s.new()), (x, y), extended(s, x, w), divisor if known else _one_for_zero(s, divisor, w), w)
     if quotient is not None and not known:
         s.ins("choose_i", quotient, q, s.integer(0, w), divisor, imm=0, cc="eq", w=w, vw=w)
 
@@ -154,7 +158,7 @@ def _signed(s: Selector, x: Value, y: Value, quotient: VReg | None, remainder: V
     value, divisor = extended(s, x, w), extended(s, y, w)
     positive = s.at_least(y, 1)
     if positive and s.at_least(x, 0):
-        s.ins("udiv", quotient or s.new(), remainder or s.new(), value, divisor, w=w)
+        _divide(s, (quotient or s.new(), remainder or s.new()), (x, y), value, divisor, w)
         return
     not_zero = positive or s.not_zero(y)
     overflows = not positive and x.type.elem.width >= 32 and _constant(s, y) in (None, -1)  # 8 bits are divided in 32
@@ -167,6 +171,17 @@ def _signed(s: Selector, x: Value, y: Value, quotient: VReg | None, remainder: V
         _rounded_remainder(s, remainder, r, divisor, positive, w)
     if quotient is not None:
         _rounded_quotient(s, quotient, q, r, (value, divisor, safe), (positive, not_zero, overflows), w)
+
+
+def _divide(s: Selector, results: tuple[VReg, VReg], values: tuple[Value, Value], a: VReg, b: VReg, w: int) -> None:
+    """Without sign; numbers of 32 bits in less time."""
+    if w == 64 and all(s.range(v)[1] < 1 << 32 for v in values):
+        short = s.new(), s.new()
+        s.ins("udiv", *short, a, b, w=32)
+        for to, v in zip(results, short, strict=True):
+            s.ins("zx", to, v, from_=32, w=64)
+    else:
+        s.ins("udiv", *results, a, b, w=w)
 
 
 def _one_for_zero(s: Selector, divisor: VReg, w: int) -> VReg:

@@ -13,6 +13,7 @@ from tlc.frontend.types import Elem
 from tlc.regalloc.ir import VReg
 from tlc.ssa.ir import Instr, Value
 
+WORDWISE = 96  # bytes that are copied without a call
 GREATEST = 2**63 - 1  # the size of what is too large to have one
 
 
@@ -182,6 +183,15 @@ def _copy(s: Selector, source: VReg, size: VReg | int, instr: Instr, result: VRe
 
 
 def _move(s: Selector, to: VReg, source: VReg, size: VReg | int) -> None:
+    """Copy bytes between buffers; a few of them word by word."""
+    if isinstance(size, int) and size <= WORDWISE:
+        at = 0
+        for bytes in (8, 4, 2, 1):
+            while size - at >= bytes:
+                word = s.make("load", mem=Address(source, offset=at), w=8 * bytes, ext="z")
+                s.ins("store", word, mem=Address(to, offset=at), w=8 * bytes)
+                at += bytes
+        return
     call_c(s, "memcpy", [to, source, s.integer(size) if isinstance(size, int) else size])
 
 

@@ -7,6 +7,7 @@ all 64 bits. A narrow real is held as the f32 that it is: its ops are those of f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tlc.backends.x86.ops import Address
 from tlc.backends.x86.selector import Selector
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
+from tlc.regalloc.ir import VReg
 from tlc.ssa.ir import Instr, Value
 
 Form = Callable[[Selector, Instr], None]
@@ -215,12 +217,23 @@ def _choose(s: Selector, instr: Instr, c: Condition, then: Value, other: Value) 
     """`then` where a condition holds. The register of `other` is written over, so it should be the one that nobody reads again."""
     result, elem = s.result(instr), instr.result.type.elem
     if elem.is_real:
-        attrs: dict[str, Any] = {} if c.real else {"vw": width(elem)}
-        compare(s, "fchoose", (result, s.reg(other), s.reg(then)), c, **attrs)
+        _choose_real(s, result, c, then, other)
         return
     if not s.dies(other) and s.dies(then) and s.parts.literal(other) is None:
         then, other, c = other, then, c.negated
     compare(s, "choose", (result, s.reg(other), s.reg(then)), c, vw=width(elem))
+
+
+def _choose_real(s: Selector, result: VReg, c: Condition, then: Value, other: Value) -> None:
+    """A comparison of reals gives a mask of their width; so f32 are compared as f64 where f64 are chosen, which changes no answer."""
+    w = width(then.type.elem)
+    if c.real and c.width < w:
+        assert isinstance(c.b, Value)
+        a, b = (s.make("f_to_f", s.reg(v), w=w) for v in (c.a, c.b))
+        s.ins("fchoose", result, s.reg(other), s.reg(then), a, b, cc=c.cc, w=w)
+        return
+    attrs: dict[str, Any] = {} if c.real else {"vw": w}
+    compare(s, "fchoose", (result, s.reg(other), s.reg(then)), c, **attrs)
 
 
 def _extremum(real: str, signed: str, unsigned: str) -> Form:
@@ -241,13 +254,34 @@ def _real_extremum(s: Selector, instr: Instr, op: str) -> None:
     """The instructions give the second operand where both are zero or one is NaN. So both orders are asked: of zeros, `or` then keeps
     the sign (min) and `and` drops it (max); a NaN with its exponent of ones stays one under `or`, and max sets all bits for it.
     """
-    a, b = (s.reg(v) for v in instr.operands)
     w = width(instr.result.type.elem)
+    if _with_constant(s, instr, op, w):
+        return
+    a, b = (s.reg(v) for v in instr.operands)
     first, second = s.make(op, a, b, w=w), s.make(op, b, a, w=w)
     if op == "fmin":
         s.ins("for", s.result(instr), first, second, w=w)
     else:
         s.ins("for", s.result(instr), s.make("fand", first, second, w=w), s.make("fmask", a, b, cc="uno", w=w), w=w)
+
+
+def _with_constant(s: Selector, instr: Instr, op: str, w: int) -> bool:
+    """`max` or `min` with a constant c: `op(c, x)` gives x where x is NaN and where both are zero, which is right but for the zero that
+    must win, as +0 does in `max`. Adding +0 makes -0 that and leaves everything else as it is.
+    """
+    for c, x in (instr.operands, instr.operands[::-1]):
+        literal = s.parts.literal(c)
+        if literal is None or math.isnan(float(literal)):
+            continue
+        wins = literal == 0 and (math.copysign(1.0, float(literal)) > 0) == (op == "fmax")
+        if not wins:
+            s.ins(op, s.result(instr), s.reg(c), s.reg(x), w=w)
+        elif op == "fmax":
+            s.ins("fadd", s.result(instr), s.make(op, s.reg(c), s.reg(x), w=w), s.reg(c), w=w)
+        else:
+            continue
+        return True
+    return False
 
 
 # ---------------------------------------------------------------- one operand

@@ -24,6 +24,7 @@ back, if it may run long (`opt/polls.py`); a recursive function at its entry com
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from tlc.backends.context import VALUES
 from tlc.backends.program import Tables
@@ -32,18 +33,18 @@ from tlc.backends.x86.conditions import compare, conjuncts, disjuncts
 from tlc.backends.x86.layout import layout
 from tlc.backends.x86.legalize import legalize
 from tlc.backends.x86.narrow import to_bits
+from tlc.backends.x86.parts import Part
 from tlc.backends.x86.prune import prune
 from tlc.backends.x86.scalars import select_scalar
-from tlc.backends.x86.selector import Selector
+from tlc.backends.x86.selector import Selector, Targets
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.opt.polls import polled
 from tlc.regalloc import ir
 from tlc.regalloc.ir import VReg
 from tlc.ssa.calls import recursive
-from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, User, Value
+from tlc.ssa.ir import Block, Instr, Module, Terminator, User, Value
 from tlc.ssa.ops import ROWS as SSA_ROWS
-from tlc.ssa.ops import effect
 from tlc.tensor.kernel.ir import Kernel
 
 
@@ -51,44 +52,104 @@ def select(module: Module, kernels: Mapping[str, Kernel], tables: Tables) -> ir.
     """Machine IR of every function, under the name `f.NAME`; its blocks stand in the order of the code. Rows are appended to `tables`."""
     legalize(module)
     again, polls = recursive(module), polled(module)
-    made = [select_function(f, kernels, tables, polls[f.name], f.name in again) for f in module.functions.values()]
+    made = [_Selection(Selector(f, kernels, tables), polls[f.name], f.name in again).run() for f in module.functions.values()]
     return ir.Module({f.name: f for f in made})
 
 
-def select_function(
-    function: Function, kernels: Mapping[str, Kernel], tables: Tables, polls: Collection[Block], recurses: bool = False
-) -> ir.Function:
-    """Machine IR of one function that is legal already. Jumps back to the headers in `polls` look at the stop flag."""
-    s = Selector(function, kernels, tables)
-    blocks = {b: ir.Block(b.name, _depth(s, b), b.terminator.op == "unreachable") for b in s.parts.order}
-    place = {b: k for k, b in enumerate(s.parts.order)}
-    own = {b: [(p, k) for p in b.params for k in range(calls.count_words(p.type)) if s.parts.of(p, k) == (p, k)] for b in s.parts.order}
-    more: dict[Block, list[ir.Block]] = {}  # what a block is continued by, where it branches on several conditions
-    steps = _steps(s)
-    moved = {i for found in steps.values() for i in found}
-    for block in reversed(s.parts.order):
-        s.block = block
-        polling = any(t in polls and place[t] <= place[block] for t in block.terminator.targets)
-        more[block] = []
-        chunks = [_write(s, block.terminator, lambda b=block, p=polling: _terminator(s, b.terminator, blocks, own, p, more[b]))]  # type: ignore[misc]
-        for instr in (*reversed(steps.get(block, ())), *(i for i in reversed(block.instrs) if i not in moved)):
-            if _needed(s, instr):
-                chunks.append(_write(s, instr, lambda i=instr: _instruction(s, i)))  # type: ignore[misc]
-        end = chunks[0]
+@dataclass
+class _Selection:
+    """One function, its blocks on the way to machine IR. Jumps back to the headers in `polls` look at the stop flag."""
+
+    s: Selector
+    polls: Collection[Block]
+    recurses: bool
+    blocks: dict[Block, ir.Block] = field(default_factory=dict)
+    more: dict[Block, list[ir.Block]] = field(default_factory=dict)  # what a block goes on in, where it branches on several conditions
+    words: dict[Block, list[Part]] = field(default_factory=dict)  # those of its parameters that are words of their own
+    steps: dict[Block, list[Instr]] = field(default_factory=dict)  # what is computed at its end, see `_steps`
+
+    def run(self) -> ir.Function:
+        s, order = self.s, self.s.parts.order
+        self.steps = _steps(s)
+        moved = {i for found in self.steps.values() for i in found}
+        for block in order:
+            self.blocks[block] = ir.Block(block.name, s.depth(block), block.terminator.op == "unreachable")
+            words = [(p, k) for p in block.params for k in range(calls.count_words(p.type))]
+            self.words[block] = [word for word in words if s.parts.of(*word) == word]
+        for block in reversed(order):
+            self.block(block, moved)
+        for block in order[1:]:
+            self.blocks[block].params = [s.reg(*word) for word in self.words[block]]
+        s.out.blocks = [made for b in layout(order[0], s.loop_of) for made in (self.blocks[b], *self.more[b])]
+        prune(s.out)
+        return s.out
+
+    def block(self, block: Block, moved: Collection[Instr]) -> None:
+        """Write a block from its end to its beginning."""
+        s = self.s
+        s.block, self.more[block] = block, []
+        with s.writing(block.terminator) as end:
+            self.terminator(block.terminator)
+        chunks = [end]
+        for instr in (*reversed(self.steps.get(block, ())), *(i for i in reversed(block.instrs) if i not in moved)):
+            if s.needed(instr):
+                with s.writing(instr) as chunk:
+                    _instruction(s, instr)
+                chunks.append(chunk)
         end[:0] = s.before_loop.pop(block, [])
-        if block is function.body.entry:
-            chunks.append(_write(s, None, lambda: _entry(s, recurses)))
-        blocks[block].insts = [i for chunk in reversed(chunks) for i in chunk]
-    for block in s.parts.order[1:]:
-        blocks[block].params = [s.reg(*part) for part in own[block]]
-    s.out.blocks = [out for b in layout(function.body.entry, s.loop_of) for out in (blocks[b], *more[b])]
-    prune(s.out)
-    return s.out
+        if block is s.ssa.body.entry:
+            with s.writing(None) as chunk:
+                self.entry()
+            chunks.append(chunk)
+        self.blocks[block].insts = [i for chunk in reversed(chunks) for i in chunk]
+
+    def entry(self) -> None:
+        s = self.s
+        calls.enter(s, s.ssa)
+        if self.recurses:
+            site = s.site("recursion", f"the recursion of `{s.ssa.name}` is too deep", (), s.ssa.span)
+            s.ins("check_stack", site=site, slots=())
+
+    def terminator(self, end: Terminator) -> None:
+        s = self.s
+        targets = [(self.blocks[target], self.passed(target, args)) for target, args in end.edges]
+        if any(t in self.polls and s.goes_back(t) for t in end.targets):
+            s.ins("poll")
+        match end.op:
+            case "jump":
+                s.ins("jump", targets=targets)
+            case "branch":
+                self.branch(end.own[0], targets)
+            case "return":
+                calls.give_back(s, s.ssa, end.own)
+            case "unreachable":
+                s.ins("trap")
+            case _:
+                raise s.fault(f"`{end.op}` in host code")
+
+    def passed(self, target: Block, args: tuple[Value, ...]) -> tuple[VReg, ...]:
+        """The words that an edge passes: those of the target's parameters that are words of their own."""
+        given = dict(zip(target.params, args, strict=True))
+        return tuple(self.s.reg(given[p], k) for p, k in self.words[target])
+
+    def branch(self, cond: Value, targets: Targets) -> None:
+        """A branch; on a conjunction or a disjunction one for each condition, in blocks of their own."""
+        s = self.s
+        conditions, either = conjuncts(s, cond), False
+        if len(conditions) == 1:
+            conditions = disjuncts(s, cond)
+            either = len(conditions) > 1
+        (then, other), first = targets, s.now
+        for c in conditions[:-1]:
+            following = ir.Block(s.block.name, s.depth(s.block))
+            compare(s, "br", (), c, targets=[then, (following, ())] if either else [(following, ()), other])
+            self.more[s.block].append(following)
+            s.now = following.insts
+        compare(s, "br", (), conditions[-1], targets=targets)
+        s.now = first
 
 
-def _depth(s: Selector, block: Block) -> int:
-    loop = s.loop_of.get(block)
-    return 0 if loop is None else loop.depth
+# ---------------------------------------------------------------- steps
 
 
 def _steps(s: Selector) -> dict[Block, list[Instr]]:
@@ -116,75 +177,7 @@ def _takes_address(user: User, counter: Instr) -> bool:
     return user.operands.count(counter.result) == 1 == user.operands.index(counter.result)
 
 
-def _write(s: Selector, user: Instr | Terminator | None, form: Callable[[], None]) -> list[ir.Inst]:
-    """The machine instructions of one SSA instruction."""
-    s.now, s.here = [], user
-    s.span = s.ssa.span if user is None else user.span
-    form()
-    return s.now
-
-
-def _entry(s: Selector, recurses: bool) -> None:
-    calls.enter(s, s.ssa)
-    if recurses:
-        site = s.site("recursion", f"the recursion of `{s.ssa.name}` is too deep", (), s.ssa.span)
-        s.ins("check_stack", site=site, slots=())
-
-
-# ---------------------------------------------------------------- terminators
-
-
-Blocks = Mapping[Block, ir.Block]
-Own = Mapping[Block, list[tuple[Value, int]]]
-
-
-def _terminator(s: Selector, end: Terminator, blocks: Blocks, own: Own, polls: bool, more: list[ir.Block]) -> None:
-    targets = [(blocks[target], _passed(s, target, args, own)) for target, args in end.edges]
-    if polls:
-        s.ins("poll")
-    match end.op:
-        case "jump":
-            s.ins("jump", targets=targets)
-        case "branch":
-            _branch(s, end.own[0], targets, more)
-        case "return":
-            calls.give_back(s, s.ssa, end.own)
-        case "unreachable":
-            s.ins("trap")
-        case _:
-            raise s.fault(f"`{end.op}` in host code")
-
-
-def _branch(s: Selector, cond: Value, targets: list[tuple[ir.Block, tuple[VReg, ...]]], more: list[ir.Block]) -> None:
-    """A branch; on a conjunction or a disjunction one for each condition, in blocks of their own."""
-    conditions, either = conjuncts(s, cond), False
-    if len(conditions) == 1:
-        conditions = disjuncts(s, cond)
-        either = len(conditions) > 1
-    (then, other), first = targets, s.now
-    for c in conditions[:-1]:
-        following = ir.Block(s.block.name, _depth(s, s.block))
-        compare(s, "br", (), c, targets=[then, (following, ())] if either else [(following, ()), other])
-        more.append(following)
-        s.now = following.insts
-    compare(s, "br", (), conditions[-1], targets=targets)
-    s.now = first
-
-
-def _passed(s: Selector, target: Block, args: tuple[Value, ...], own: Own) -> tuple[VReg, ...]:
-    """The words that an edge passes: those of the target's parameters that are words of their own."""
-    given = dict(zip(target.params, args, strict=True))
-    return tuple(s.reg(given[p], k) for p, k in own[target])
-
-
 # ---------------------------------------------------------------- instructions
-
-
-def _needed(s: Selector, instr: Instr) -> bool:
-    """Whether an instruction acts on something, or makes a word that somebody asked for."""
-    if instr.op in ACTING or instr in s.forced:
-        return True
-    return any(s.parts.of(r, k) == (r, k) and s.asked(r, k) for r in instr.results for k in range(calls.count_words(r.type)))
 
 
 def _instruction(s: Selector, instr: Instr) -> None:
@@ -244,6 +237,3 @@ GONE = frozenset({"tabulate", "reduce", "scatter", "grad", "get", "set", "launch
 
 _unselected = set(SSA_ROWS) ^ (set(FORMS) | GONE)
 assert not _unselected, f"ops of host SSA that x86 does not select, or forms without an op: {sorted(_unselected)}"
-
-# What happens whether or not somebody reads a result. `copy`, `index` and `reshape` of a tensor make buffers, which are freed.
-ACTING = frozenset(op for op in FORMS if effect(op) != "none" or op in ("update", "store"))

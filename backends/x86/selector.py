@@ -12,29 +12,36 @@ outside of all loops if it is long.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from tlc.backends.program import Site, Tables
 from tlc.backends.x86.abi import word, words
-from tlc.backends.x86.ops import ROWS, Address, build, convention
+from tlc.backends.x86.ops import ROWS as MACHINE_ROWS
+from tlc.backends.x86.ops import Address, build, convention
 from tlc.backends.x86.parts import Part, Parts, wrapped
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, Place
 from tlc.opt.facts import ZERO, Facts
+from tlc.opt.ranges import WHOLE
 from tlc.opt.rewrite import const_of
 from tlc.regalloc import ir
 from tlc.regalloc.ir import Bank, Fixed, Inst, Reg, VReg
 from tlc.ssa.dominance import dominance
 from tlc.ssa.ir import Block, Function, Instr, Terminator, Value
 from tlc.ssa.loops import Loop, loops
+from tlc.ssa.ops import ROWS
 from tlc.tensor.kernel.ir import Kernel
 
 # What may write to the memory of tensors, or give it back: no load is delayed past these.
 WRITES = frozenset({"store", "update", "call", "run", "alloc", "copy", "free", "extern", "foreign", "push", "pop", "index", "reshape"})
+
+# What is written whether or not somebody reads a result. (`copy`, `index` and `reshape` make buffers, which are freed.)
+ACTING = frozenset({"store", "update", *(name for name, row in ROWS.items() if row.effect != "none")})
 
 
 Division = tuple[Block, Elem, Part, Part]
@@ -117,6 +124,15 @@ class Selector:
     def asked(self, value: Value, k: int = 0) -> bool:
         """Whether somebody behind reads the word from its register."""
         return self.parts.of(value, k) in self.registers
+
+    def needed(self, instr: Instr) -> bool:
+        """Whether an instruction acts on something, or makes a word that somebody asked for."""
+        if instr.op in ACTING or instr in self.forced:
+            return True
+        return any(
+            part in self.registers and self.parts.of(*part) == part
+            for part in ((r, k) for r in instr.results for k in range(1 + r.type.rank))
+        )
 
     def new(self, bank: Bank = Bank.INT, name: str = "") -> VReg:
         return self.out.new(bank, name)
@@ -229,11 +245,17 @@ class Selector:
 
     # ------------------------------------------------------------ what is known of numbers
 
-    def at_least(self, value: Value, bound: int) -> bool:
-        """Whether an integer is known not to lie below a bound here."""
+    def range(self, value: Value) -> tuple[int, int]:
+        """What an integer lies between here, both ends included."""
         literal = self.parts.literal(value)
         if literal is not None:
-            return int(literal) >= bound
+            return int(literal), int(literal)
+        return self.facts.ranges.at(value, self.where()) or WHOLE[value.type.elem]
+
+    def at_least(self, value: Value, bound: int) -> bool:
+        """Whether an integer is known not to lie below a bound here."""
+        if self.parts.literal(value) is not None or self.range(value)[0] >= bound:
+            return self.range(value)[0] >= bound
         return self.facts.proved(self.facts.form(value).more(-bound), self.where())
 
     def not_zero(self, value: Value) -> bool:
@@ -248,7 +270,25 @@ class Selector:
         """The place of the SSA instruction being selected."""
         return self.facts.place(self.here) if isinstance(self.here, Instr) else (self.block, END)
 
+    # ------------------------------------------------------------ places
+
+    def depth(self, block: Block) -> int:
+        """How many loops a block stands in."""
+        loop = self.loop_of.get(block)
+        return 0 if loop is None else loop.depth
+
+    def goes_back(self, target: Block) -> bool:
+        """Whether a jump from here to a block closes a loop."""
+        return self.tree.dominates(target, self.block)
+
     # ------------------------------------------------------------ instructions
+
+    @contextmanager
+    def writing(self, user: Instr | Terminator | None) -> Iterator[list[Inst]]:
+        """What is written meanwhile belongs to an SSA instruction, or to the beginning of the function."""
+        self.now, self.here = [], user
+        self.span = self.ssa.span if user is None else user.span
+        yield self.now
 
     def ins(
         self,
@@ -264,7 +304,7 @@ class Selector:
 
     def make(self, op: str, *uses: VReg, mem: Address | None = None, **attrs: Any) -> VReg:
         """Write an instruction with one definition and give that."""
-        result = self.new(ROWS[op].operands[0].bank or uses[0].bank)
+        result = self.new(MACHINE_ROWS[op].operands[0].bank or uses[0].bank)
         self.ins(op, result, *uses, mem=mem, **attrs)
         return result
 

@@ -32,7 +32,7 @@ _SIZE_BITS = 34  # of the number of elements of a tensor: nobody has a larger on
 
 
 class Ranges:
-    """What is known where an expression is evaluated: axis k lies in 0 .. extents[k] - 1, no extent is negative, and neither are `facts`."""
+    """What is known where an expression is evaluated: axis k lies in 0 .. extents[k] - 1, and neither extents nor `facts` are negative."""
 
     def __init__(self, extents: Sequence[Expr], facts: Sequence[Poly] = ()) -> None:
         self.extents = tuple(extents)
@@ -104,16 +104,16 @@ class Ranges:
         for g in self._common(p, factor) if not monomial else ():
             for q, r in self._splits(p, (), g):  # (g a + r) // (g m) = a // m;  (g a + r) % (g m) = g (a % m) + r
                 if self.at_least_zero(r) and self.at_least_zero(_sub(_poly(g - 1), r)):
-                    quotient, remainder = self.divide(from_poly(q), const(factor // g))
-                    return quotient, from_poly(_add(_mul(to_poly(remainder), _poly(g)), r))
+                    whole, rest = self.divide(from_poly(q), const(factor // g))
+                    return whole, from_poly(_add(_mul(to_poly(rest), _poly(g)), r))
         q, r = next(self._splits(p, monomial, factor))
         left_over = from_poly(r)
         quotient, remainder = op("floordiv", left_over, b), op("mod", left_over, b)
         if not monomial:
             inner = self._inner_quotient(r)
             if inner is not None:  # (a + x // m) // n = (a m + x) // (m n)
-                a, x, m = inner
-                quotient = self.divide(from_poly(_add(_mul(a, _poly(m)), to_poly(x))), const(m * factor))[0]
+                more, x, by = inner
+                quotient = self.divide(from_poly(_add(_mul(more, _poly(by)), to_poly(x))), const(by * factor))[0]
             elif left_over.op == "mod" and (left_over.args[1].value or 1) % factor == 0:  # x % (m n) % n = x % n
                 remainder = self.divide(left_over.args[0], b)[1]
         return from_poly(_add(q, to_poly(quotient))), remainder
@@ -133,10 +133,9 @@ class Ranges:
         return sorted({gcd(c, factor) for m, c in p.items() if m} - {1, factor}, reverse=True)
 
     def _splits(self, p: Poly, monomial: Monomial, factor: int) -> Iterator[tuple[Poly, Poly]]:
-        """Ways to write p as q b + r, where b is `factor` times a monomial: what b divides goes to q, and of other coefficients what is left.
-
-        First what is left of a negative coefficient is negative (5 - j = 2 * 2 + (1 - j)), with a constant that makes r as small as it can be and
-        not negative; then it is positive (5 - j = 2 (2 - j) + (1 + j)).
+        """Ways to write p as q b + r, where b is `factor` times a monomial: what b divides goes to q, and of other coefficients what is
+        left stays in r. First what is left of a negative coefficient is negative (5 - j = 2 * 2 + (1 - j)), with a constant that makes r as
+        small as it can be and not negative; then it is positive (5 - j = 2 (2 - j) + (1 + j)).
         """
         for toward_zero in (True, False):
             q: Poly = {}
@@ -367,6 +366,8 @@ def from_poly(p: Poly) -> Expr:
     """The canonical expression: what is added first, terms of higher degree and earlier atoms first, the constant last."""
     out: Expr | None = None
     constant = p.get((), 0)
+    if constant > 0 and len(p) > 1 and all(-_MOST <= c < 0 for m, c in p.items() if m):
+        out, constant = const(constant), 0  # 3 - i
     for m, c in sorted(p.items(), key=lambda t: (t[1] < 0, -len(t[0]), [_order(a) for a in t[0]])):
         if not m:
             continue

@@ -22,7 +22,8 @@ summed in f32. A padded element is chosen, not read: its index is kept in range 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from math import prod
@@ -33,8 +34,7 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import Expr, Graph, Node, Reduction, Tensor, View, acc, axis, const, load, op
-
-_TOKEN = re.compile(r"[ \t]+|(?P<value>%\w+)|(?P<number>-?(?:inf|nan|\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)(?!\w))|(?P<word>[A-Za-z_]\w*)|(?P<punct>[(),:=])")
+from tlc.tensor.graph.movement_text import Attribute, Definition, Name, Number, Output, Tuple, read_lines
 
 # What other notations call an op.
 SPELLINGS = {"where": "select", "cast": "convert", "cmplt": "lt", "cmple": "le", "cmpgt": "gt", "cmpge": "ge", "cmpeq": "eq", "cmpne": "ne"}
@@ -47,58 +47,32 @@ LARGEST = 1 << 40  # elements of a tensor
 
 
 @dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    span: Span
-
-
-@dataclass(frozen=True)
-class _Number:
-    value: int | float
-    span: Span
-
-
-@dataclass(frozen=True)
-class _Tuple:
-    items: tuple[_Argument, ...]
-    span: Span
-
-
-@dataclass(frozen=True)
-class _Value:
+class Value:
     """What a line defines: a tensor, seen in a shape. `factors`: the operands, if it is their product."""
 
     name: str
     view: View
     shape: tuple[int, ...]
     span: Span
-    factors: tuple[_Operand, ...] = ()
+    factors: tuple[Value | Number, ...] = ()
 
     @property
     def elem(self) -> Elem:
         return self.view.tensor.elem
 
 
-_Operand = "_Value | _Number"
-_Argument = _Value | _Number | _Tuple
-
-
-@dataclass(frozen=True)
-class _Attribute:
-    name: str
-    value: _Token | _Number | _Tuple
-    span: Span
+Argument = Value | Number | Tuple
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A definition as it is written."""
+    """A definition whose names are resolved."""
 
-    name: _Token
-    op: _Token
-    args: tuple[_Argument, ...]
-    attributes: dict[str, _Attribute]
+    name: str
+    op: str
+    place: Span  # of the op
+    args: tuple[Argument, ...]
+    attributes: Mapping[str, Attribute]
     span: Span
 
 
@@ -115,7 +89,7 @@ def parse_movement(text: str, path: str = "<graph>") -> Graph:
 class _Reader:
     source: Source
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    values: dict[str, _Value | None] = field(default_factory=dict)  # None: its line is wrong
+    values: dict[str, Value | None] = field(default_factory=dict)  # None: its line is wrong
     read: set[str] = field(default_factory=set)
     outputs: dict[str, None] = field(default_factory=dict)
     slots: dict[int, Span] = field(default_factory=dict)
@@ -123,10 +97,11 @@ class _Reader:
     nodes: dict[Tensor, Node] = field(default_factory=dict)
 
     def run(self) -> Graph:
-        for start, text in zip(self.source.line_starts, self.source.text.split("\n"), strict=True):
-            code = text.partition("#")[0].rstrip()
-            if code.strip():
-                self.line(start, code)
+        for line in read_lines(self.source):
+            try:
+                self.line(line)
+            except CompileError as error:
+                self.diagnostics += error.diagnostics
         if self.diagnostics:
             raise CompileError(self.diagnostics)
         stem = re.sub(r"\W", "_", re.sub(r"\.\w+$", "", self.source.path.rsplit("/", 1)[-1])) or "graph"
@@ -134,13 +109,12 @@ class _Reader:
         wanted = self.outputs or [name for name in self.values if name not in self.read | self.buffers]
         results = [v for v in map(self.values.get, wanted) if v is not None]
         if not results:
-            raise CompileError([Diagnostic("E1011", "the graph computes nothing", Span(self.source, 0, len(self.source.text)))])
-        for v in results:
-            graph.kept.append(self.own(v))
+            raise self.error("E1011", "the graph computes nothing", Span(self.source, 0, len(self.source.text)))
+        graph.kept = [self.own(v) for v in results]
         graph.nodes = list(self.nodes.values())
         return graph
 
-    def own(self, v: _Value) -> Tensor:
+    def own(self, v: Value) -> Tensor:
         """A result as a tensor of its own."""
         if v.view.tensor in self.nodes and v.view.shape == v.view.tensor.shape:
             return v.view.tensor
@@ -148,82 +122,58 @@ class _Reader:
 
     # ------------------------------------------------------------ lines
 
-    def line(self, start: int, text: str) -> None:
-        try:
-            tokens = self.tokens(start, text)
-            if tokens[0].text == "output":
-                self.output(tokens)
-                return
-            name = tokens[0]
-            if name.kind != "value":
-                raise self.error("E1011", f"a line defines a value: expected `%name = op ...`, found `{name.text}`", name.span)
-            before = self.values.get(name.text)
-            if name.text in self.values:
-                label = (Label(before.span, "defined here"),) if before else ()
-                raise self.error("E1013", f"`{name.text}` is defined twice", name.span, labels=label)
-            self.values[name.text] = None
-            parser = _Parser(self, tokens)
-            try:
-                self.values[name.text] = self.define(parser.line())
-            except _Unknown:
-                pass
-        except CompileError as error:
-            self.diagnostics += error.diagnostics
+    def line(self, line: Definition | Output | CompileError) -> None:
+        match line:
+            case CompileError():
+                raise line
+            case Output(names):
+                for name in names:
+                    self.value(name)
+                    self.outputs[name.text] = None
+            case Definition(name):
+                before = self.values.get(name.text)
+                if name.text in self.values:
+                    label = (Label(before.span, "defined here"),) if before else ()
+                    raise self.error("E1013", f"`{name.text}` is defined twice", name.span, label)
+                self.values[name.text] = None
+                with suppress(_Unknown):
+                    args = tuple(self.value(a) if isinstance(a, Name) else a for a in line.args)
+                    self.values[name.text] = self.define(_Line(name.text, line.op.text, line.op.span, args, line.attributes, line.span))
 
-    def tokens(self, start: int, text: str) -> list[_Token]:
-        out, at = [], 0
-        while at < len(text):
-            m = _TOKEN.match(text, at)
-            if m is None:
-                raise self.error("E1011", f"unexpected character `{text[at]}`", Span(self.source, start + at, start + at + 1))
-            if m.lastgroup:
-                out.append(_Token(m.lastgroup, m.group(), Span(self.source, start + m.start(), start + m.end())))
-            at = m.end()
-        end = Span(self.source, start + len(text), start + len(text))
-        return [*out, _Token("end", "", end)]
-
-    def output(self, tokens: list[_Token]) -> None:
-        for t in tokens[1:-1]:
-            if t.kind == "value":
-                self.value(t)
-                self.outputs[t.text] = None
-            elif t.text != ",":
-                raise self.error("E1011", f"expected `output %a, %b`, found `{t.text}`", t.span)
-
-    def value(self, token: _Token) -> _Value:
-        if token.text not in self.values:
-            raise self.error("E1013", f"`{token.text}` is not defined", token.span, help=_near(token.text, self.values))
-        found = self.values[token.text]
+    def value(self, name: Name) -> Value:
+        if name.text not in self.values:
+            raise self.error("E1013", f"`{name.text}` is not defined", name.span, help=_near(name.text, self.values))
+        found = self.values[name.text]
         if found is None:
             raise _Unknown
-        self.read.add(token.text)
+        self.read.add(name.text)
         return found
 
-    def error(self, code: str, message: str, span: Span, label: str = "", labels: tuple[Label, ...] = (), help: str = "") -> CompileError:
-        return CompileError([Diagnostic(code, message, span, label, labels, help=help)])
+    def error(self, code: str, message: str, span: Span, labels: tuple[Label, ...] = (), help: str = "") -> CompileError:
+        return CompileError([Diagnostic(code, message, span, labels=labels, help=help)])
 
     # ------------------------------------------------------------ ops
 
-    def define(self, s: _Line) -> _Value:
-        name = SPELLINGS.get(s.op.text, s.op.text)
+    def define(self, s: _Line) -> Value:
+        name = SPELLINGS.get(s.op, s.op)
         form = MOVEMENT.get(name)
         if form is not None:
             return form(self, s)
         if name in SCALAR_OPS and set(SCALAR_OPS[name].takes) & set(DTYPES.values()):
             return self.elementwise(s, name)
-        raise self.error("E1012", f"there is no op `{s.op.text}`", s.op.span, help=_near(s.op.text, (*MOVEMENT, *SCALAR_OPS, *SPELLINGS)))
+        raise self.error("E1012", f"there is no op `{s.op}`", s.place, help=_near(s.op, (*MOVEMENT, *SCALAR_OPS, *SPELLINGS)))
 
-    def add(self, name: str, elem: Elem, shape: Sequence[int], value: Expr, span: Span, reduction: Reduction | None = None) -> _Value:
+    def add(self, name: str, elem: Elem, shape: Sequence[int], value: Expr, span: Span, reduction: Reduction | None = None) -> Value:
         """A node that gives one element for each index."""
         extents = sizes(shape)
         tensor = Tensor(_plain(name, "v"), elem, extents)
         self.nodes[tensor] = Node((tensor,), extents, (value,), reduction, span=span)
-        return _Value(name, View(tensor, extents), tuple(shape), span)
+        return Value(name, View(tensor, extents), tuple(shape), span)
 
-    def made(self, s: _Line, x: _Value, shape: Sequence[int], value: Expr) -> _Value:
-        return self.add(s.name.text, x.elem, shape, value, s.span)
+    def made(self, s: _Line, x: Value, shape: Sequence[int], value: Expr) -> Value:
+        return self.add(s.name, x.elem, shape, value, s.span)
 
-    def buffer(self, s: _Line) -> _Value:
+    def buffer(self, s: _Line) -> Value:
         self.known(s, "dtype", "slot")
         self.count(s, 1)
         shape = self.shape(s.args[0])
@@ -234,19 +184,19 @@ class _Reader:
         if slot in self.slots:
             raise self.error("E1020", f"slot {slot} is taken", where, labels=(Label(self.slots[slot], "by this buffer"),))
         self.slots[slot] = where
-        self.buffers.add(s.name.text)
+        self.buffers.add(s.name)
         tensor = Tensor(f"slot{slot}", self.dtype(s), sizes(shape))
-        return _Value(s.name.text, View(tensor, tensor.shape), shape, s.span)
+        return Value(s.name, View(tensor, tensor.shape), shape, s.span)
 
-    def const(self, s: _Line) -> _Value:
+    def const(self, s: _Line) -> Value:
         self.known(s, "dtype")
         self.count(s, 1)
         number = s.args[0]
-        if not isinstance(number, _Number):
+        if not isinstance(number, Number):
             raise self.error("E1014", "`const` takes a number", number.span)
-        return self.add(s.name.text, self.dtype(s), (), self.literal(number, self.dtype(s)), s.span)
+        return self.add(s.name, self.dtype(s), (), self.literal(number, self.dtype(s)), s.span)
 
-    def reshape(self, s: _Line) -> _Value:
+    def reshape(self, s: _Line) -> Value:
         x, arg = self.movement(s)
         shape = self.integers(arg, "the new shape")
         unknown = [k for k, n in enumerate(shape) if n == -1]
@@ -255,14 +205,15 @@ class _Reader:
         size, others = prod(x.shape), prod(n for n in shape if n != -1)
         if unknown:
             if not others or size % others:
-                raise self.error("E1017", f"{_shape(x.shape)} has {size} elements, which {others} does not divide", arg.span, labels=_here(x))
+                message = f"{_shape(x.shape)} has {size} elements, which {others} does not divide"
+                raise self.error("E1017", message, arg.span, labels=_here(x))
             shape[unknown[0]] = size // others
         elif others != size:
             message = f"{_shape(x.shape)} has {size} elements and {_shape(shape)} has {others}"
             raise self.error("E1017", message, arg.span, labels=_here(x))
-        return _Value(s.name.text, View(x.view.tensor, sizes(shape)), tuple(shape), s.span)
+        return Value(s.name, View(x.view.tensor, sizes(shape)), tuple(shape), s.span)
 
-    def permute(self, s: _Line) -> _Value:
+    def permute(self, s: _Line) -> Value:
         x, arg = self.movement(s)
         order = self.integers(arg, "the order of axes")
         if sorted(order) != list(range(len(x.shape))):
@@ -271,11 +222,12 @@ class _Reader:
         shape = [x.shape[k] for k in order]
         return self.made(s, x, shape, read(x, [axis(order.index(k)) for k in range(len(order))]))
 
-    def expand(self, s: _Line) -> _Value:
+    def expand(self, s: _Line) -> Value:
         x, arg = self.movement(s)
         shape = self.integers(arg, "the new shape")
         if len(shape) != len(x.shape):
-            raise self.error("E1015", f"{_shape(x.shape)} has {_count(x.shape)} and {_tuple(shape)} has {len(shape)}", arg.span, labels=_here(x))
+            message = f"{_shape(x.shape)} has {_count(x.shape)} and {_tuple(shape)} has {len(shape)}"
+            raise self.error("E1015", message, arg.span, labels=_here(x))
         shape = [n if m == -1 else m for n, m in zip(x.shape, shape, strict=True)]
         for k, (n, m) in enumerate(zip(x.shape, shape, strict=True)):
             if m < 0 or n not in (1, m):
@@ -283,15 +235,15 @@ class _Reader:
                 raise self.error("E1015", message, arg.span, labels=_here(x))
         return self.made(s, x, shape, read(x, stretched(x.shape, shape)))
 
-    def pad(self, s: _Line) -> _Value:
+    def pad(self, s: _Line) -> Value:
         x, arg = self.movement(s, "value")
         pairs = self.pairs(arg, x, "(before, after)")
         for k, (low, high) in enumerate(pairs):
             if low < 0 or high < 0:
                 raise self.error("E1019", f"the padding of axis {k} is negative; `shrink` cuts off", arg.span)
         given = s.attributes.get("value")
-        number = given.value if given else _Number(0, s.span)
-        if not isinstance(number, _Number):
+        number = given.value if given else Number(0, s.span)
+        if not isinstance(number, Number):
             raise self.error("E1020", "the value of the padding is a number", number.span)
         fill = self.literal(number, x.elem)
         shape = [low + n + high for n, (low, high) in zip(x.shape, pairs, strict=True)]
@@ -310,13 +262,13 @@ class _Reader:
         value = read(x, at)
         return self.made(s, x, shape, value if inside is None else op("select", inside, value, fill))
 
-    def shrink(self, s: _Line) -> _Value:
+    def shrink(self, s: _Line) -> Value:
         x, arg = self.movement(s)
         pairs = self.pairs(arg, x, "(start, stop)")
         self.check_bounds(x, [(a, b, 1) for a, b in pairs], arg.span)
         return self.made(s, x, [b - a for a, b in pairs], read(x, [op("add", axis(k), const(a)) for k, (a, _) in enumerate(pairs)]))
 
-    def slice(self, s: _Line) -> _Value:
+    def slice(self, s: _Line) -> Value:
         x, arg = self.movement(s)
         rows = [tuple(self.integers(row, "(start, stop, step)")) for row in self.items(arg, x)]
         for row in rows:
@@ -327,7 +279,7 @@ class _Reader:
         at = [op("add", op("mul", axis(k), const(c)), const(a)) for k, (a, _, c) in enumerate(steps)]
         return self.made(s, x, [-(-(b - a) // c) for a, b, c in steps], read(x, at))
 
-    def check_bounds(self, x: _Value, rows: Sequence[tuple[int, int, int]], span: Span) -> None:
+    def check_bounds(self, x: Value, rows: Sequence[tuple[int, int, int]], span: Span) -> None:
         for k, (a, b, c) in enumerate(rows):
             if not 0 <= a <= b <= x.shape[k]:
                 message = f"{a} to {b} does not lie in 0 to {x.shape[k]}, the extent of axis {k}"
@@ -335,86 +287,88 @@ class _Reader:
             if c < 1:
                 raise self.error("E1019", f"a step is at least 1, found {c}; `flip` turns an axis around", span)
 
-    def flip(self, s: _Line) -> _Value:
+    def flip(self, s: _Line) -> Value:
         x, arg = self.movement(s)
-        turned = [arg.value] if isinstance(arg, _Number) and isinstance(arg.value, int) else self.integers(arg, "the axes to turn around")
+        turned = [arg.value] if isinstance(arg, Number) and isinstance(arg.value, int) else self.integers(arg, "the axes to turn around")
         for k in turned:
             if not 0 <= k < len(x.shape) or turned.count(k) > 1:
                 raise self.error("E1018", f"{k} is no axis of {_shape(x.shape)}, or stands there twice", arg.span, labels=_here(x))
         at = [op("sub", const(n - 1), axis(k)) if k in turned else axis(k) for k, n in enumerate(x.shape)]
         return self.made(s, x, x.shape, read(x, at))
 
-    def elementwise(self, s: _Line, name: str) -> _Value:
+    def elementwise(self, s: _Line, name: str) -> Value:
         row = SCALAR_OPS[name]
         self.known(s, *(["dtype"] if row.gives == "type" else []))
         self.count(s, row.arity)
-        operands: list[_Value | _Number] = []
+        operands: list[Value | Number] = []
         for a in s.args:
-            if isinstance(a, _Tuple):
-                raise self.error("E1014", f"`{s.op.text}` takes values and numbers", a.span)
+            if isinstance(a, Tuple):
+                raise self.error("E1014", f"`{s.op}` takes values and numbers", a.span)
             operands.append(a)
         typed = operands[1:] if name == "select" else operands
         elem = self.common(s, typed)
         if elem not in row.takes:
             takes = ", ".join(e.value for e in row.takes if e.value in DTYPES)
-            raise self.error("E1016", f"`{s.op.text}` does not take {elem}: it takes {takes}", s.op.span, labels=_here(*typed))
+            raise self.error("E1016", f"`{s.op}` does not take {elem}: it takes {takes}", s.place, labels=_here(*typed))
         if name == "select":
             cond = operands[0]
-            if not isinstance(cond, _Value) or cond.elem is not Elem.BOOL:
-                found = cond.elem if isinstance(cond, _Value) else "a number"
-                raise self.error("E1016", f"the condition of `{s.op.text}` is a bool, found {found}", s.op.span, labels=_here(cond))
+            if not isinstance(cond, Value) or cond.elem is not Elem.BOOL:
+                found = cond.elem if isinstance(cond, Value) else "a number"
+                raise self.error("E1016", f"the condition of `{s.op}` is a bool, found {found}", s.place, labels=_here(cond))
         shape = self.broadcast(s, operands)
         elems = [Elem.BOOL if name == "select" and k == 0 else elem for k in range(len(operands))]
         args = [self.operand(a, e, shape) for a, e in zip(operands, elems, strict=True)]
         value = op(name, *args, elem=self.dtype(s) if row.gives == "type" else None)
         if name == "bitcast" and value.elem.width != elem.width:
-            raise self.error("E1016", f"{elem} has {elem.width} bits and {value.elem} has {value.elem.width}", s.op.span)
-        out = self.add(s.name.text, value.elem, shape, value, s.span)
-        return _Value(out.name, out.view, out.shape, out.span, tuple(operands)) if name == "mul" else out
+            raise self.error("E1016", f"{elem} has {elem.width} bits and {value.elem} has {value.elem.width}", s.place)
+        out = self.add(s.name, value.elem, shape, value, s.span)
+        return Value(out.name, out.view, out.shape, out.span, tuple(operands)) if name == "mul" else out
 
-    def operand(self, a: _Value | _Number, elem: Elem, shape: tuple[int, ...]) -> Expr:
+    def operand(self, a: Value | Number, elem: Elem, shape: tuple[int, ...]) -> Expr:
         """An operand at the axes of a result."""
-        if isinstance(a, _Number):
+        if isinstance(a, Number):
             return self.literal(a, elem)
         lead = len(shape) - len(a.shape)
         return read(a, [const(0) if n == 1 else axis(lead + k) for k, n in enumerate(a.shape)])
 
-    def common(self, s: _Line, operands: Sequence[_Value | _Number]) -> Elem:
+    def common(self, s: _Line, operands: Sequence[Value | Number]) -> Elem:
         """The element type of all operands; a number takes the type of the others."""
-        values = [a for a in operands if isinstance(a, _Value)]
+        values = [a for a in operands if isinstance(a, Value)]
         if not values:
-            raise self.error("E1014", f"`{s.op.text}` takes at least one value; `const` makes one of a number", s.op.span)
+            raise self.error("E1014", f"`{s.op}` takes at least one value; `const` makes one of a number", s.place)
         first = values[0]
         for v in values[1:]:
             if v.elem is not first.elem:
-                message = f"`{s.op.text}` of {first.elem} and {v.elem}"
+                message = f"`{s.op}` of {first.elem} and {v.elem}"
                 help = f"convert one of them: `%x = cast {v.name} : dtype={first.elem}`"
-                raise self.error("E1016", message, s.op.span, labels=_here(first, v), help=help)
+                raise self.error("E1016", message, s.place, labels=_here(first, v), help=help)
         return first.elem
 
-    def broadcast(self, s: _Line, operands: Sequence[_Value | _Number]) -> tuple[int, ...]:
-        values = [a for a in operands if isinstance(a, _Value)]
+    def broadcast(self, s: _Line, operands: Sequence[Value | Number]) -> tuple[int, ...]:
+        values = [a for a in operands if isinstance(a, Value)]
         out: list[int] = []
         for k in range(1, max(len(v.shape) for v in values) + 1):
             extents = [(v, v.shape[-k]) for v in values if len(v.shape) >= k]
             long = [(v, n) for v, n in extents if n != 1] or extents
             other = next(((v, n) for v, n in long if n != long[0][1]), None)
             if other is not None:
-                message = f"{_shape(long[0][0].shape)} and {_shape(other[0].shape)} do not agree: {long[0][1]} and {other[1]}, counted from the right axis {k}"
-                raise self.error("E1015", message, s.op.span, labels=_here(long[0][0], other[0]))
+                shapes = f"{_shape(long[0][0].shape)} and {_shape(other[0].shape)}"
+                message = f"{shapes} do not agree: {long[0][1]} and {other[1]}, counted from the right axis {k}"
+                raise self.error("E1015", message, s.place, labels=_here(long[0][0], other[0]))
             out.append(long[0][1])
         return tuple(reversed(out))
 
-    def reduce(self, s: _Line) -> _Value:
+    def reduce(self, s: _Line) -> Value:
         self.known(s, "op", "pop")
         self.count(s, 1)
         x = s.args[0]
-        if not isinstance(x, _Value):
+        if not isinstance(x, Value):
             raise self.error("E1014", "`reduce` takes a value", x.span)
         given = self.attribute(s, "op")
-        word = given.value.text if isinstance(given.value, _Token) else ""
+        word = given.value.text if isinstance(given.value, Name) else ""
         if word not in REDUCERS:
-            raise self.error("E1012", f"there is no reducer `{word}`", given.span, help=_near(word, REDUCERS) or f"there are {', '.join(REDUCERS)}")
+            help = _near(word, REDUCERS) or f"there are {', '.join(REDUCERS)}"
+            raise self.error("E1012", f"there is no reducer `{word}`", given.span, help=help)
         reducer = REDUCERS[word]
         pop = self.integer(s.attributes["pop"]) if "pop" in s.attributes else 1
         search = reducer in ("argmax", "argmin")
@@ -433,72 +387,75 @@ class _Reader:
         result = acc(0, Elem.I64 if search else wide)
         reduction = Reduction(reducer, "chain" if fused else "lanes", sizes(x.shape[keep:]), tuple(terms))
         gives = Elem.I64 if search else x.elem
-        return self.add(s.name.text, gives, x.shape[:keep], result if search else op("convert", result, elem=gives), s.span, reduction)
+        return self.add(s.name, gives, x.shape[:keep], result if search else op("convert", result, elem=gives), s.span, reduction)
 
     # ------------------------------------------------------------ arguments
 
-    def movement(self, s: _Line, *attributes: str) -> tuple[_Value, _Argument]:
+    def movement(self, s: _Line, *attributes: str) -> tuple[Value, Argument]:
         """The operand of a movement op, and its argument."""
         self.known(s, *attributes)
         self.count(s, 2)
         x, arg = s.args
-        if not isinstance(x, _Value):
-            raise self.error("E1014", f"`{s.op.text}` moves a value", x.span)
+        if not isinstance(x, Value):
+            raise self.error("E1014", f"`{s.op}` moves a value", x.span)
         return x, arg
 
     def count(self, s: _Line, wanted: int) -> None:
         if len(s.args) != wanted:
-            raise self.error("E1014", f"`{s.op.text}` takes {wanted} argument{'s' * (wanted != 1)}, found {len(s.args)}", s.span)
+            raise self.error("E1014", f"`{s.op}` takes {wanted} argument{'s' * (wanted != 1)}, found {len(s.args)}", s.span)
 
     def known(self, s: _Line, *names: str) -> None:
         for name, a in s.attributes.items():
             if name not in names:
                 help = f"it has {', '.join(f'`{n}`' for n in names)}" if names else "it has none"
-                raise self.error("E1020", f"`{s.op.text}` has no attribute `{name}`", a.span, help=help)
+                raise self.error("E1020", f"`{s.op}` has no attribute `{name}`", a.span, help=help)
 
-    def attribute(self, s: _Line, name: str) -> _Attribute:
+    def attribute(self, s: _Line, name: str) -> Attribute:
         if name not in s.attributes:
-            raise self.error("E1020", f"`{s.op.text}` lacks its attribute `{name}`", s.span, help=f"write it behind a colon: `: {name}=...`")
+            help = f"write it behind a colon: `: {name}=...`"
+            raise self.error("E1020", f"`{s.op}` lacks its attribute `{name}`", s.span, help=help)
         return s.attributes[name]
 
     def dtype(self, s: _Line) -> Elem:
         a = self.attribute(s, "dtype")
-        word = a.value.text if isinstance(a.value, _Token) else ""
+        word = a.value.text if isinstance(a.value, Name) else ""
         if word not in DTYPES:
             raise self.error("E1020", f"there is no dtype `{word}`", a.span, help=_near(word, DTYPES) or f"there are {', '.join(DTYPES)}")
         return DTYPES[word]
 
-    def integer(self, a: _Attribute) -> int:
-        if not isinstance(a.value, _Number) or not isinstance(a.value.value, int):
+    def integer(self, a: Attribute) -> int:
+        if not isinstance(a.value, Number) or not isinstance(a.value.value, int):
             raise self.error("E1020", f"`{a.name}` is an integer", a.span)
         return a.value.value
 
-    def shape(self, a: _Argument) -> tuple[int, ...]:
-        shape = [a.value] if isinstance(a, _Number) and isinstance(a.value, int) else self.integers(a, "a shape")
+    def shape(self, a: Argument) -> tuple[int, ...]:
+        shape = [a.value] if isinstance(a, Number) and isinstance(a.value, int) else self.integers(a, "a shape")
         if any(n < 0 for n in shape) or prod(shape) > LARGEST:
-            raise self.error("E1019", f"{_tuple(shape)} is no shape: an extent is not negative, and a tensor has at most 2^40 elements", a.span)
+            message = f"{_tuple(shape)} is no shape: an extent is not negative, and a tensor has at most 2^40 elements"
+            raise self.error("E1019", message, a.span)
         return tuple(shape)
 
-    def integers(self, a: _Argument, what: str) -> list[int]:
-        if isinstance(a, _Tuple):
-            found = [x.value for x in a.items if isinstance(x, _Number) and isinstance(x.value, int)]
+    def integers(self, a: Argument, what: str) -> list[int]:
+        if isinstance(a, Tuple):
+            found = [x.value for x in a.items if isinstance(x, Number) and isinstance(x.value, int)]
             if len(found) == len(a.items):
                 return found
         raise self.error("E1014", f"{what} is a tuple of integers", a.span)
 
-    def items(self, a: _Argument, x: _Value) -> tuple[_Argument, ...]:
-        if not isinstance(a, _Tuple) or len(a.items) != len(x.shape):
-            raise self.error("E1014", f"expected a tuple with an entry for each of the {_count(x.shape)} of {_shape(x.shape)}", a.span, labels=_here(x))
+    def items(self, a: Argument, x: Value) -> tuple[Argument, ...]:
+        if not isinstance(a, Tuple) or len(a.items) != len(x.shape):
+            message = f"expected a tuple with an entry for each axis of {_shape(x.shape)}, which has {_count(x.shape)}"
+            raise self.error("E1014", message, a.span, labels=_here(x))
         return a.items
 
-    def pairs(self, a: _Argument, x: _Value, what: str) -> list[tuple[int, int]]:
+    def pairs(self, a: Argument, x: Value, what: str) -> list[tuple[int, int]]:
         rows = [self.integers(row, what) for row in self.items(a, x)]
         for row in rows:
             if len(row) != 2:
                 raise self.error("E1014", f"an entry is {what}, found {_tuple(row)}", a.span)
         return [(row[0], row[1]) for row in rows]
 
-    def literal(self, n: _Number, elem: Elem) -> Expr:
+    def literal(self, n: Number, elem: Elem) -> Expr:
         """A number in an element type."""
         if elem is Elem.BOOL:
             if n.value not in (0, 1):
@@ -512,85 +469,11 @@ class _Reader:
         return const(n.value, elem)
 
 
-MOVEMENT: dict[str, Callable[[_Reader, _Line], _Value]] = {
+MOVEMENT: dict[str, Callable[[_Reader, _Line], Value]] = {
     "buffer": _Reader.buffer, "const": _Reader.const, "reshape": _Reader.reshape, "permute": _Reader.permute, "expand": _Reader.expand,
     "pad": _Reader.pad, "shrink": _Reader.shrink, "slice": _Reader.slice, "flip": _Reader.flip, "reduce": _Reader.reduce,
 }  # fmt: skip
 assert not set(MOVEMENT) & set(SCALAR_OPS), "an op has two meanings"
-
-
-class _Parser:
-    """One line: `%name = op args : attributes`."""
-
-    def __init__(self, reader: _Reader, tokens: list[_Token]) -> None:
-        self.reader, self.tokens, self.position = reader, tokens, 0
-
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.position]
-
-    def take(self) -> _Token:
-        self.position += 1
-        return self.tokens[self.position - 1]
-
-    def expected(self, what: str) -> CompileError:
-        return self.reader.error("E1011", f"expected {what}, found {f'`{self.token.text}`' if self.token.text else 'the end of the line'}", self.token.span)
-
-    def expect(self, text: str) -> None:
-        if self.token.text != text:
-            raise self.expected(f"`{text}`")
-        self.take()
-
-    def line(self) -> _Line:
-        name = self.take()
-        self.expect("=")
-        if self.token.kind != "word":
-            raise self.expected("an op")
-        op = self.take()
-        args: list[_Argument] = []
-        while self.token.kind != "end" and self.token.text != ":":
-            if args:
-                self.expect(",")
-            args.append(self.argument())
-        attributes: dict[str, _Attribute] = {}
-        if self.token.text == ":":
-            self.take()
-            while self.token.kind != "end":
-                a = self.attribute()
-                if a.name in attributes:
-                    raise self.reader.error("E1020", f"`{a.name}` is given twice", a.span)
-                attributes[a.name] = a
-                if self.token.text == ",":
-                    self.take()
-        return _Line(name, op, tuple(args), attributes, name.span.to(self.tokens[-2].span))
-
-    def argument(self) -> _Argument:
-        if self.token.kind == "value":
-            return self.reader.value(self.take())
-        return self.number_or_tuple("a value, a number or a tuple")
-
-    def number_or_tuple(self, what: str) -> _Number | _Tuple:
-        if self.token.kind == "number":
-            t = self.take()
-            plain = t.text.replace("_", "")
-            return _Number(int(plain) if re.fullmatch(r"-?\d+", plain) else float(plain), t.span)
-        if self.token.text != "(":
-            raise self.expected(what)
-        start = self.take().span
-        items: list[_Argument] = []
-        while self.token.text != ")":
-            items.append(self.number_or_tuple("a number, `(` or `)`"))
-            if self.token.text != ")":
-                self.expect(",")
-        return _Tuple(tuple(items), start.to(self.take().span))
-
-    def attribute(self) -> _Attribute:
-        if self.token.kind != "word":
-            raise self.expected("an attribute `name=value`")
-        name = self.take()
-        self.expect("=")
-        value = self.take() if self.token.kind == "word" else self.number_or_tuple("a word, a number or a tuple")
-        return _Attribute(name.text, value, name.span.to(value.span))
 
 
 # ---------------------------------------------------------------- pieces
@@ -604,7 +487,7 @@ def axes(shape: Sequence[int]) -> list[Expr]:
     return [axis(k) for k in range(len(shape))]
 
 
-def read(x: _Value, at: Sequence[Expr]) -> Expr:
+def read(x: Value, at: Sequence[Expr]) -> Expr:
     """An element of a value."""
     return load(x.view.tensor, at, x.view.shape)
 
@@ -632,10 +515,10 @@ def _tuple(items: Sequence[int]) -> str:
     return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
 
 
-def _here(*values: _Value | _Number) -> tuple[Label, ...]:
-    return tuple(Label(v.span, f"{v.name}: {v.elem}{_shape(v.shape)}") for v in dict.fromkeys(values) if isinstance(v, _Value))
+def _here(*values: Value | Number) -> tuple[Label, ...]:
+    return tuple(Label(v.span, f"{v.name}: {v.elem}{_shape(v.shape)}") for v in dict.fromkeys(values) if isinstance(v, Value))
 
 
-def _near(word: str, known: Sequence[str] | dict[str, object] | dict[str, str]) -> str:
+def _near(word: str, known: Iterable[str]) -> str:
     found = get_close_matches(word, list(known), 1)
     return f"did you mean `{found[0]}`?" if found else ""

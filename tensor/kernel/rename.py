@@ -10,7 +10,8 @@ from tlc.tensor.kernel.ir import Apply, Buffer, Declare, Expr, For, If, Kernel, 
 
 def renamed(kernel: Kernel, wanted: Mapping[str, str]) -> Kernel:
     """The kernel with parameters renamed as wanted, with a number behind what would otherwise be there twice."""
-    taken = {x.var.name if isinstance(x, For | Let) else x.buffer.name for x in statements(kernel.body) if isinstance(x, For | Let | Declare)}
+    bound = [x for x in statements(kernel.body) if isinstance(x, For | Let | Declare)]
+    taken = {x.buffer.name if isinstance(x, Declare) else x.var.name for x in bound}
     names: dict[str, str] = {}
     for p in (*kernel.outputs, *kernel.inputs):
         base = wanted.get(p.name, p.name)

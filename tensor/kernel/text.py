@@ -161,6 +161,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+_BEFORE_OPERANDS = ("yield", "of", "at", "in", "by")  # words behind which an expression begins: a `-` there is a sign
+
 
 @dataclass(frozen=True)
 class _Token:
@@ -205,7 +207,7 @@ class Parser:
                 raise self.error(f"unexpected character `{text[at]}`", at, at + 1)
             at = m.end()
             if m.lastgroup:
-                ends_operand = m.lastgroup in ("number", "name") or m.group() in (")", "]")
+                ends_operand = (m.lastgroup in ("number", "name") and m.group() not in _BEFORE_OPERANDS) or m.group() in (")", "]")
                 yield _Token(m.lastgroup, m.group(), m.start(), m.end())
         yield _Token("end", "", at, at)
 

@@ -10,6 +10,7 @@ All in one process. A program that differs is made smaller, as long as it differ
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import time
 import traceback
@@ -204,6 +205,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="do not make programs smaller")
     args = parser.parse_args()
     store: dict[str, bytes] = {}
+    gc.disable()  # graphs of a program are many objects that live as long as each other
     done = faults = 0
     begin = time.monotonic()
     seed = args.seed
@@ -217,6 +219,7 @@ def main() -> None:
             if not args.whole:
                 text, run = smaller(batch, difference)
                 print(f"run {run}\n{text}", flush=True)
+        gc.collect()
         done += len(batch.programs)
         seed += 1
         if seed % 10 == 0:

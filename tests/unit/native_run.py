@@ -16,6 +16,7 @@ from tlc.ssa.interp import Interpreter, Stop
 from tlc.ssa.ir import Module
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
+from tlc.ssa.world import Services
 from tlc.tensor import memory
 from tlc.tensor.kernel.interp import run as run_kernel
 from tlc.tensor.kernel.ir import Kernel
@@ -60,26 +61,33 @@ def interpreted(text: str, kernels: Mapping[str, Kernel], plan: bool = False) ->
 
 def natively(text: str, kernels: Mapping[str, Kernel], how: Options = LLVM) -> tuple[Outcome, Native]:
     services = World()
-    native = Native(machine_code(Tensors(planned(text, kernels), dict(kernels), []), how, {}), services)
+    program = native(planned(text, kernels), kernels, services, how)
     try:
-        native.run()
+        program.run()
     except Stop as e:
-        return (services.lines, e.message), native
-    return (services.lines, ""), native
+        return (services.lines, e.message), program
+    return (services.lines, ""), program
 
 
-def same(text: str, kernels: Mapping[str, Kernel] | None = None) -> Native:
-    """All agree: the interpreter before and after the plan, and native code of each host; gives a native run for more questions. Nothing
+def native(module: Module, kernels: Mapping[str, Kernel], services: Services, how: Options) -> Native:
+    """A module after the memory plan, compiled and loaded."""
+    return Native(machine_code(Tensors(module, dict(kernels), []), how, {}), services)
+
+
+def same(text: str, kernels: Mapping[str, Kernel] | None = None) -> list[Native]:
+    """All agree: the interpreter before and after the plan, and native code of each host; gives the native runs for more questions. Nothing
     leaks.
     """
     kernels = kernels or {}
     expected = interpreted(text, kernels)
     assert interpreted(text, kernels, plan=True) == expected, print_module(planned(text, kernels))
+    programs = []
     for how in HOW:
-        outcome, native = natively(text, kernels, how)
+        outcome, program = natively(text, kernels, how)
         assert outcome == expected, how
         if not expected[1]:
-            assert native.context.tape == native.context.tape_begin, "the tape is not empty"
-            tape = CHUNK + 64 if native.context.tape_begin else 0  # its first chunk is kept
-            assert native.context.used == tape, "buffers are left"
-    return native
+            assert program.context.tape == program.context.tape_begin, "the tape is not empty"
+            tape = CHUNK + 64 if program.context.tape_begin else 0  # its first chunk is kept
+            assert program.context.used == tape, "buffers are left"
+        programs.append(program)
+    return programs

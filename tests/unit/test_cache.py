@@ -82,7 +82,7 @@ PROGRAMS = [
     ("string", 'fn name(n: i64) -> str = if n > 1 { "many" } else { "one" }\n\nfn main(n: i64 = 2) {\n  print(name(n))\n}\n', 0),
     ("index", "fn main(n: i64 = 7) {\n  let x = for[i < n] f32(i)\n  print(x[n])\n}\n", 1),
     ("assert", 'fn main(n: i64 = 7) {\n  assert n < 5, "found {n}"\n}\n', 1),
-    ("recursion", "fn deep(n: i64) -> i64 = if n == -1 { 0 } else { 1 + deep(n + 1) }\n\nfn main() {\n  print(deep(0))\n}\n", 1),
+    ("recursion", "fn deep(n: i64) -> i64 = if n == -1 { 0 } else { 1 - deep(n + 1) }\n\nfn main() {\n  print(deep(0))\n}\n", 1),
     ("library", "fn main(n: i64 = 0) {\n  print(max(for[i < n] f32(i)))\n}\n", 1),
 ]
 

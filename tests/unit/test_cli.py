@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tlc.backends import cpu
 from tlc.driver import cli
 from tlc.frontend.diagnostics import InternalError
 
@@ -38,19 +39,24 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["-O3", "x.tl"], "there is no flag `-O3`; did you mean `-O2`?"),
         (["--device", "cuda", "x.tl"], "`--device cuda` is not supported yet"),
         (["--device", "cdua", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `cdua`; did you mean `cuda`?"),
-        (["--host", "x86", "x.tl"], "`--host x86` is not supported yet"),
         (["--threads", "-1", "x.tl"], "`--threads` needs a number of threads, found -1"),
-        (["--threads", "2", "x.tl"], "`--threads 2` is not supported yet: programs run on one thread"),
+        (["--passes", "sccp,gnv", "x.tl"], "`--passes`: there is no pass `gnv`; did you mean `gvn`?"),
+        (["--disable", "qqq", "x.tl"], "`--disable`: there is no pass `qqq`; there are addresses, "),
+        (["--dump-after", "al", "x.tl"], "`--dump-after`: there is no pass `al`; did you mean `all`?"),
+        (["--disable", "inline", "x.tl"], "`--disable`: what follows needs the pass `inline`, so it runs at every level"),
+        (["opt"], "`tlc opt` needs one file of SSA, `tlc opt FILE.ssa --passes NAME,NAME`, found 0"),
+        (["opt", "x.tl"], "`x.tl` is no program: its name does not end in `.ssa`"),
+        (["opt", "x.ssa", "--pases", "dce"], "there is no flag `--pases`; did you mean `--passes`?"),
         (["missing.tl"], "cannot read `missing.tl`: no such file or directory"),
         (["x.py"], "`x.py` is no program: its name does not end in `.tl`"),
         (["chekc", "x.tl"], "`chekc` is neither a program (its name ends in `.tl`) nor a command of tlc; did you mean `check`?"),
         (["fmt", "x.tl"], "`tlc fmt` is not supported yet"),
         (["check"], "`tlc check` needs a program"),
         (["explain", "E9999"], "there is no code `E9999`"),
-        (["emit"], "`tlc emit` needs a stage (tokens, ast, typed, cfg, ssa, opt, graph, kernels, memory, llvm) and a program"),
+        (["emit"], "`tlc emit` needs a stage (tokens, ast, typed, cfg, ssa, opt, graph, kernels, memory, mir, asm, llvm, c) and a program"),
         (["emit", "kernel", "x.tl"], "there is no stage `kernel`; did you mean `kernels`?"),
         (["emit", "ast", "x.tl", "--fn"], "`--fn` needs the name of a function: `--fn NAME`"),
-        (["emit", "asm", "x.tl"], "`tlc emit asm` is not supported yet"),
+        (["emit", "ptx", "x.tl"], "`tlc emit ptx` is not supported yet"),
         (["emit", "ast"], "`tlc emit ast` needs a program"),
     ],
 )
@@ -59,6 +65,17 @@ def test_wrong_usage(args: list[str], message: str, capsys: pytest.CaptureFixtur
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"error: {message}")
+
+
+def test_a_machine_that_own_code_does_not_know(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cpu, "features", lambda: frozenset(cpu.V3) - {"avx2", "fma"})
+    monkeypatch.setattr(cpu.platform, "machine", lambda: "x86_64")
+    assert run("--host", "x86", "x.tl") == 2
+    wanted = "it makes code for processors with avx, avx2, fma, bmi1, bmi2, f16c, and this one has no avx2, fma"
+    assert capsys.readouterr().err == f"error: `--host x86` cannot be had: {wanted}\n"
+    monkeypatch.setattr(cpu.platform, "machine", lambda: "aarch64")
+    assert run("--host", "x86", "x.tl") == 2
+    assert "this machine is aarch64 on Linux" in capsys.readouterr().err
 
 
 def test_a_program_that_is_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

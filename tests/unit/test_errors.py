@@ -59,7 +59,11 @@ def test_the_checker_gives_the_code(row: ErrorRow, tmp_path: Path) -> None:
     assert codes(row.mend, check, tmp_path) == set()
 
 
-@pytest.mark.parametrize("row", [row for row in ERRORS.values() if row not in PARSING], ids=lambda row: row.code)
+# The rows of intermediate forms have no programs of TL: the tests of those forms read them.
+PROGRAMS = [row for row in ERRORS.values() if row not in PARSING and not row.code.startswith("E10")]
+
+
+@pytest.mark.parametrize("row", PROGRAMS, ids=lambda row: row.code)
 def test_other_rows_are_no_mistakes_of_the_parser(row: ErrorRow, tmp_path: Path) -> None:
     assert codes(row.bad, lambda module: None, tmp_path) == set()
     assert codes(row.mend, lambda module: None, tmp_path) == set()

@@ -135,7 +135,7 @@ def test_recursion_over_a_tensor_copies_nothing() -> None:
     )
     module = planned(text, KERNELS)
     assert all("copy" not in ops(f) for f in module.functions.values())
-    assert same(text, KERNELS).context.mallocs == 1
+    assert all(p.context.mallocs == 1 for p in same(text, KERNELS))
 
 
 PLANNED = f"""

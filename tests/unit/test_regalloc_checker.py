@@ -4,6 +4,7 @@ checker must refuse. Some faults change nothing (a place that happens to hold th
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.regalloc.allocate import allocate
 from tlc.regalloc.checker import Program, check, record
 from tlc.regalloc.ir import Bank, Block, Function, Inst, Reg, Slot
+from tlc.regalloc.sink import sink
 from tlc.regalloc.target import Kind, MachineEnv
 
 Fault = tuple[str, Callable[[], object]]  # its kind, what takes it back
@@ -83,7 +85,7 @@ def faults(f: Function, program: Program, rng: random.Random) -> Iterator[Fault]
             yield "branch reversed", terminator.targets.reverse
 
     edges = [b for b in f.blocks if b not in program.blocks]
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in itertools.pairwise(edges):
         if len(a.insts) > 1:
             moved = a.insts[:-1]
             a.insts[:-1], b.insts[:0] = [], moved
@@ -130,6 +132,7 @@ def test_faults_are_found() -> None:
         inputs = [[rng.randrange(1000) for _ in range(5)] for _ in range(3)]
         before = [run(f, a, 120) for a in inputs]
         env = (ENV, FOUR, FEW)[seed % 3]
+        sink(f, TARGET)
         program = record(f, TARGET)
         saved = allocate(f, TARGET, env).saved
         assert _accepts(program, f, env, saved)
@@ -156,6 +159,7 @@ def test_ignored_clobbers_are_found() -> None:
     found = 0
     for seed in range(60):
         f = random_function(random.Random(seed), 5, 10, 5)
+        sink(f, TARGET)
         program = record(f, TARGET)
         calls = [(i, i.clobbers) for b in f.blocks for i in b.insts if i.op == "call"]
         for inst, _ in calls:
@@ -248,7 +252,13 @@ def test_the_scratch_register_holds_nothing_across_an_instruction() -> None:
     to, back = make("move", a, a), make("move", a, a)
     scratch = SCRATCH[Bank.INT]
     g, program = _line(enter, check_inst, add, fixed("ret", uses=[(d, I[1])]))
-    for inst, found in ((enter, (I[1],)), (check_inst, (I[1], I[1])), (add, (I[1], I[1], I[1])), (to, (scratch, I[1])), (back, (I[1], scratch))):
+    for inst, found in (
+        (enter, (I[1],)),
+        (check_inst, (I[1], I[1])),
+        (add, (I[1], I[1], I[1])),
+        (to, (scratch, I[1])),
+        (back, (I[1], scratch)),
+    ):
         for operand, place in zip(inst.operands, found, strict=True):
             operand.place = place
     g.blocks[0].insts[3].operands[0].place = I[1]

@@ -139,10 +139,45 @@ done:
 """
 
 
+# The counter is increased before it is read for the last time, and nobody reads the new value before the branch: it is computed behind.
+EARLY = """
+func @f {
+entry:
+  %x in rdi, %n in rsi = enter
+  %zero = mov_i.64 {imm = 0}
+  jump -> head(%zero)
+head(%k: i) depth 1:
+  %next = add_i.64 %k {imm = 1}
+  %v = load.64 [%x + %k*8 + 8] {ext = "s"}
+  store.64 %v, [%x + %k*8]
+  br.64 %next, %n {cc = "lt"} -> head(%next), done
+done:
+  ret
+}
+"""
+
+# The same, but a store reads the new value while the old one is still to be read: both live, one copy.
+BOTH = """
+func @f {
+entry:
+  %x in rdi, %n in rsi = enter
+  %zero = mov_i.64 {imm = 0}
+  jump -> head(%zero)
+head(%k: i) depth 1:
+  %next = add_i.64 %k {imm = 1}
+  store.64 %next, [%x + %k*8]
+  store.64 %k, [%x + %next*8]
+  br.64 %next, %n {cc = "lt"} -> head(%next), done
+done:
+  ret
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "least"),
-    [(FIBONACCI, 2), (ROTATE, 4), (GCD, 2), (PRODUCT, 0), (COMMUTES, 0), (CHOOSE, 0)],
-    ids=["fibonacci", "rotate", "gcd", "product", "commutes", "choose"],
+    [(FIBONACCI, 2), (ROTATE, 4), (GCD, 2), (PRODUCT, 0), (COMMUTES, 0), (CHOOSE, 0), (EARLY, 0), (BOTH, 1)],
+    ids=["fibonacci", "rotate", "gcd", "product", "commutes", "choose", "early", "both"],
 )
 def test_no_avoidable_move(text: str, least: int) -> None:
     assert moves(allocated(text)) == (least, 0)

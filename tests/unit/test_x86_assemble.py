@@ -142,6 +142,33 @@ def test_a_loop_of_nothing_stays() -> None:
     assert words("func @f allocated {\na:\n  jump -> b\nb:\n  jump -> c\nc:\n  jump -> b\n}\n") == ["a:", "b:", "c:", "jmp b"]
 
 
+def test_a_short_block_with_a_branch_is_copied() -> None:
+    """The test of a loop stands at its end, and once more where the loop is entered."""
+    text = """
+func @f allocated {
+a:
+  %0@rax = mov_i.64 {imm = 5}
+  jump -> test
+body depth 1:
+  %0@rax = add_i.64 %0@rax {imm = -1}
+  jump -> test
+test depth 1:
+  br_i.64 %0@rax {cc = "gt", imm = 2} -> body, done
+done:
+  ret
+}
+"""
+    assert words(text) == [
+        "a:", "mov eax, 5", "cmp rax, 2", "jle done",
+        "body:", "add rax, -1",
+        "test:", "cmp rax, 2", "jg body",
+        "done:", "xor eax, eax", "ret",
+    ]  # fmt: skip
+    for unfit in ("  poll\n", 4 * "  %0@rax = neg.64 %0@rax\n"):  # leaves the function; too long
+        assert "jmp test" in words(text.replace("test depth 1:\n", f"test depth 1:\n{unfit}"))
+    assert "jmp test" in words(text.replace("test depth 1:", "test depth 1 cold:"))
+
+
 def test_a_branch_to_one_place_compares_nothing() -> None:
     text = 'func @f allocated {\na:\n  br_i.64 %0@rax {cc = "gt", imm = 1} -> b, b\nb:\n  ret\n}\n'
     assert words(text) == ["a:", "b:", "xor eax, eax", "ret"]

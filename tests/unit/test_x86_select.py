@@ -146,9 +146,14 @@ def test_division_by_a_constant() -> None:
     assert "idiv.64" in names(arithmetic("floordiv %x, %y"))
 
 
-def test_what_is_not_negative_is_divided_at_once() -> None:
-    prepare = "  %mask = const {value = 65535} : i64\n  %small = and %x, %mask : i64\n" + constant(10)
-    assert names(arithmetic("floordiv %small, %c", prepare)) == ["and_i.64", "mov_i.64", "mul_hi.64", "shr_i.64"]
+def test_what_is_known_of_a_number_makes_its_division_cheaper() -> None:
+    """What is not negative is divided at once, a small number by the low half of a product."""
+    small = "  %mask = const {value = 65535} : i64\n  %small = and %x, %mask : i64\n" + constant(10)
+    assert names(arithmetic("floordiv %small, %c", small)) == ["and_i.64", "imul_i.64", "shr_i.64"]
+    assert names(arithmetic("floordiv %small, %c", small.replace("value = 10}", "value = 65536}"))) == ["and_i.64", "sar_i.64"]
+    assert names(arithmetic("floordiv %small, %c", small.replace("value = 10}", "value = 65537}"))) == ["mov_i.64"]
+    large = "  %one = const {value = 1} : i64\n  %large = max %x, %one : i64\n" + constant(10)
+    assert names(arithmetic("floordiv %large, %c", large))[-3:] == ["mov_i.64", "mul_hi.64", "shr_i.64"]
 
 
 def test_quotient_and_remainder_are_one_division() -> None:
@@ -181,6 +186,7 @@ def test_multipliers(bits: int) -> None:
         if d >= 2**bits:
             continue
         m, k = multiplier(d, bits, bits)
+        assert k < 64 or m.bit_length() + bits > 64, "the low half of a product has 64 bits to shift"
         top = 2**bits - 1
         numbers = {0, 1, d - 1, d, d + 1, top, top - 1, top // d * d, top // d * d - 1, *(rng.randrange(2**bits) for _ in range(20))}
         assert all((y * m) >> k == y // d for y in numbers if 0 <= y <= top), d

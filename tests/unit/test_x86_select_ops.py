@@ -190,6 +190,61 @@ def test_constant_operand(op: str, elem: Elem) -> None:
                 check(op, (elem, elem), Elem.BOOL if op == "lt" else elem, {0: DTYPES[elem].type(c)}, rng)
 
 
+@pytest.mark.parametrize("op", ["floordiv", "mod"])
+def test_division_of_numbers_in_a_known_range(op: str) -> None:
+    """What is known of a dividend or a divisor chooses cheaper instructions, at the ends of the range too."""
+    rng = random.Random(op)
+    i64, result = Type(Elem.I64), results((Type(Elem.I64),), 0)[0][0]
+    assert isinstance(result, ir.Reg)
+    for mask, offset, divisor in product(
+        (1, 3, 127, 2**31 - 1, 2**32 - 1, 2**40 - 1), (0, -2, -(2**20)), (2, 3, 10, 127, 2**31, 2**32 + 1, 2**63 - 1, None)
+    ):
+        module = Module()
+        _, b = new_function("f", [("", i64), ("", i64)], [i64], module)
+        x, y = b.block.params
+        dividend = b.op("add", b.op("and", x, b.i64(mask)), b.i64(offset))
+        by = b.op("add", b.op("and", y, b.i64(1023)), b.i64(1)) if divisor is None else b.i64(divisor)
+        b.ret(b.op(op, dividend, by))
+        function = select(module, {}, Tables()).functions["f.f"]
+        for n in (0, mask, *(rng.getrandbits(64) for _ in range(6))):
+            m = rng.getrandbits(64)
+            a, d = (n & mask) + offset, (m & 1023) + 1 if divisor is None else divisor
+            places = arguments((i64, i64))[0]
+            given = {r: v for r, v in zip(places, (n, m), strict=True) if isinstance(r, ir.Reg)}
+            assert scalar(run(function, given)[result], Elem.I64) == (a // d if op == "floordiv" else a % d), (a, d)
+
+
+@pytest.mark.parametrize("of", REALS)
+@pytest.mark.parametrize("chosen", REALS)
+def test_a_choice_by_reals_of_another_width(of: Elem, chosen: Elem) -> None:
+    rng = random.Random(f"{of} {chosen}")
+    types = (Type(of), Type(of), Type(chosen), Type(chosen))
+    for op in ("lt", "ne"):
+        module = Module()
+        _, b = new_function("f", [("", t) for t in types], [Type(chosen)], module)
+        p, q, x, y = b.block.params
+        b.ret(b.op("select", b.op(op, p, q), x, y))
+        function = select(module, {}, Tables()).functions["f.f"]
+        places, result = arguments(types)[0], results((Type(chosen),), 0)[0][0]
+        for _ in range(40):
+            given = [rng.choice(values(t.elem, rng)) for t in types]
+            found = run(function, {r: register(v, t.elem) for r, v, t in zip(places, given, types, strict=True) if isinstance(r, ir.Reg)})
+            assert isinstance(result, ir.Reg)
+            holds = SCALAR_OPS[op].evaluate(Elem.BOOL, *given[:2])
+            assert same(scalar(found[result], chosen), given[2 if holds else 3], chosen), (op, given)
+
+
+@pytest.mark.parametrize("elem", REALS)
+@pytest.mark.parametrize("op", ["max", "min", "mul", "lt"])
+def test_constant_real_operand(op: str, elem: Elem) -> None:
+    """Of zeros the sign decides, and NaN wins, whatever the constant is."""
+    rng = random.Random(f"{op} {elem}")
+    for c in (0.0, -0.0, 1.5, -2.0, float("inf"), float("nan")):
+        constant = rounded(np.float32(c), elem) if elem is Elem.BF16 else DTYPES[elem].type(c)
+        for k in (0, 1):
+            check(op, (elem, elem), Elem.BOOL if op == "lt" else elem, {k: constant}, rng)
+
+
 @pytest.mark.parametrize("elem", REALS)
 def test_literals_are_rounded_as_their_type(elem: Elem) -> None:
     check("add", (elem, elem), elem, {1: DTYPES[elem].type(nearest(0.1, elem))}, random.Random(1))

@@ -1,4 +1,6 @@
-"""Host functions as native code against the interpreter, and what only native code has: the stop flag, the stack, memory."""
+"""Host functions as native code, by every backend that makes it, against the interpreter; and what only native code has: the stop flag,
+the stack, memory.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
-from native_run import natively, planned, same
+from native_run import HOW, native, natively, planned, same
 from ssa_services import Recorder
 
-from tlc.backends.llvm.host import emit, emit_llvm
-from tlc.backends.llvm.jit import build
-from tlc.backends.runtime.native import Native
+from tlc.backends.llvm.host import emit_llvm
+from tlc.driver.options import Options
 from tlc.ssa.interp import Stop
 from tlc.ssa.ir import walk
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.text import parse_kernels
+
+every_host = pytest.mark.parametrize("how", HOW, ids=lambda how: f"{how.host} {how.registers}")
 
 SHOW = '{template = (("hole", "", "leaf"),)}'
 
@@ -86,9 +89,9 @@ def test_the_sieve_counts_in_place() -> None:
     module = planned(SIEVE, KERNELS)
     ops = [i.op for i in walk(module.functions["main"].body)]
     assert "copy" not in ops and ops.count("alloc") == 1 and ops.count("free") == 1
-    native = same(SIEVE, KERNELS)
-    assert native.context.mallocs == 1
-    assert dict(native.calls) == {"format": 1, "print": 1}
+    programs = same(SIEVE, KERNELS)
+    assert [p.context.mallocs for p in programs] == [1] * len(HOW)
+    assert all(dict(p.calls) == {"format": 1, "print": 1} for p in programs)
 
 
 FIB = f"""
@@ -271,10 +274,10 @@ done:
 
 
 def test_a_step_asks_for_no_memory_and_seldom_calls_python() -> None:
-    native = same(STEPS, KERNELS)
-    assert native.context.mallocs == 2
-    assert native.calls["progress_tick"] <= 2
-    assert isinstance(native.services, Recorder) and native.services.progress[0] == ("begin", "steps", 50)
+    for program in same(STEPS, KERNELS):
+        assert program.context.mallocs == 2
+        assert program.calls["progress_tick"] <= 2
+        assert isinstance(program.services, Recorder) and program.services.progress[0] == ("begin", "steps", 50)
 
 
 ENDLESS = """
@@ -293,27 +296,28 @@ done:
 """
 
 
-def test_the_stop_flag_ends_a_loop() -> None:
-    native = Native(build(emit(planned(ENDLESS, {}), {})), Recorder())
-    threading.Timer(0.05, lambda: setattr(native.context, "stop", 1)).start()
+@every_host
+def test_the_stop_flag_ends_a_loop(how: Options) -> None:
+    program = native(planned(ENDLESS, {}), {}, Recorder(), how)
+    threading.Timer(0.05, lambda: setattr(program.context, "stop", 1)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        native.run()
+        program.run()
     assert time.monotonic() - began < 5
 
 
-def test_ctrl_c_ends_a_run() -> None:
+@every_host
+def test_ctrl_c_ends_a_run(how: Options) -> None:
     program = f"""
 import sys
+from native_run import native
 from ssa_services import Recorder
-from tlc.backends.llvm.host import emit
-from tlc.backends.llvm.jit import build
-from tlc.backends.runtime.native import Native
+from tlc.driver.options import Options
 from tlc.ssa.text import parse_module
 module = parse_module({ENDLESS!r})
 print("ready", flush=True)
 try:
-    Native(build(emit(module, {{}})), Recorder()).run()
+    native(module, {{}}, Recorder(), {how}).run()
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -346,16 +350,18 @@ def test_an_extern_takes_and_gives_all_kinds() -> None:
     same(EXTERN, KERNELS)
 
 
-def test_a_failing_service_ends_the_run() -> None:
+@every_host
+def test_a_failing_service_ends_the_run(how: Options) -> None:
     class Broken(Recorder):
         def print(self, text: str) -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        Native(build(emit(planned(FIB, {}), {})), Broken()).run()
+        native(planned(FIB, {}), {}, Broken(), how).run()
 
 
-def test_no_memory_is_a_stop() -> None:
+@every_host
+def test_no_memory_is_a_stop(how: Options) -> None:
     text = f"""
 func @main() {{
 entry:
@@ -369,7 +375,7 @@ entry:
 }}
 """
     with pytest.raises(Stop, match="there is no memory for a tensor of"):
-        Native(build(emit(planned(text, KERNELS), KERNELS)), Recorder()).run()
+        native(planned(text, KERNELS), KERNELS, Recorder(), how).run()
 
 
 def test_an_unstopped_program_has_all_its_text() -> None:
@@ -410,7 +416,8 @@ entry:
 """
 
 
-def test_a_kernel_applies_a_function_of_the_host() -> None:
+@every_host
+def test_a_kernel_applies_a_function_of_the_host(how: Options) -> None:
     kernels = parse_kernels("""
 kernel escape(y: out i64[n], n: i64, most: i64) can_fail {
   for i0 in 0..n by 8 {
@@ -418,8 +425,8 @@ kernel escape(y: out i64[n], n: i64, most: i64) can_fail {
   }
 }
 """)
-    (lines, message), native = natively(ESCAPE, kernels)
-    assert message == "" and native.context.used == 0
+    (lines, message), program = natively(ESCAPE, kernels, how)
+    assert message == "" and program.context.used == 0
     expected = []
     for i in range(21):
         z, k = 0.0, 0
