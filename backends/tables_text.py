@@ -24,12 +24,19 @@ from tlc.ssa.ir import Type
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _LINE = re.compile(r"(?:string|template|site|extern|foreign)\b")
+_EXAMPLES = {
+    "string": 'string 0 = "sum"',
+    "template": 'template 0 = ("sum ", ("hole", "", "leaf")) : i64',
+    "site": 'site 0 = "index" "index {0} is out of range for {1}" : i64, i64',
+    "extern": 'extern 0 = "clock" () -> f64',
+    "foreign": 'foreign "labs" (i64) -> i64',
+}
 _FORMS = {
     "string": re.compile(rf"string (\d+) = {_STRING}"),
-    "template": re.compile(r"template (\d+) = (\(.*\)) : (.*)"),
-    "site": re.compile(rf"site (\d+) = {_STRING} {_STRING} : (.*)"),
-    "extern": re.compile(rf"extern (\d+) = {_STRING} \((.*?)\) -> (.*)"),
-    "foreign": re.compile(rf"foreign {_STRING} \((.*?)\) -> (.*)"),
+    "template": re.compile(r"template (\d+) = (\(.*\)) :(?: (.*))?"),
+    "site": re.compile(rf"site (\d+) = {_STRING} {_STRING} :(?: (.*))?"),
+    "extern": re.compile(rf"extern (\d+) = {_STRING} \((.*?)\) ->(?: (.*))?"),
+    "foreign": re.compile(rf"foreign {_STRING} \((.*?)\) ->(?: (.*))?"),
 }
 
 
@@ -48,14 +55,66 @@ def _types(types: tuple[Type, ...] | tuple[Elem, ...]) -> str:
 
 
 def take_tables(source: Source) -> tuple[Tables, Source]:
-    """The tables of a text, and the text without them: their lines are blank, so places stay. Raises `CompileError`."""
-    tables, rest, at = Tables(), [], 0
-    for line in source.text.splitlines(keepends=True):
-        if _LINE.match(line):
-            _row(tables, line.strip(), Span(source, at, at + len(line.rstrip())))
-            line = "\n" if line.endswith("\n") else ""  # noqa: PLW2901
-            rest.append(" " * (len(source.text[at:].splitlines(keepends=True)[0]) - len(line)) + line)
-        else:
-            rest.append(line)
-        at += len(rest[-1])
-    return tables, Source(source.path, "".join(rest))
+    """The tables of a text, and the text with blanks in their place, so that what follows stands where it stood. Raises `CompileError`."""
+    tables = Tables()
+    rest: list[str] = []
+    at = 0
+    for line in source.text.split("\n"):
+        is_row = _LINE.match(line)
+        if is_row:
+            _row(tables, line.rstrip(), Span(source, at, at + len(line.rstrip())))
+        rest.append(" " * len(line) if is_row else line)
+        at += len(line) + 1
+    return tables, Source(source.path, "\n".join(rest))
+
+
+def _row(tables: Tables, line: str, span: Span) -> None:
+    kind = line.partition(" ")[0]
+    found = _FORMS[kind].fullmatch(line)
+    if found is None:
+        _fail(span, f"this is no row of {kind}s; one reads `{_EXAMPLES[kind]}`")
+    words = found.groups("")
+    try:
+        match kind:
+            case "string":
+                _numbered(words[0], len(tables.strings), span)
+                tables.string(json.loads(words[1]))
+            case "template":
+                _numbered(words[0], len(tables.templates), span)
+                tables.templates.append(Template(ast.literal_eval(words[1]), _parsed(words[2])))
+            case "site":
+                _numbered(words[0], len(tables.sites), span)
+                values = tuple(Elem(word) for word in _list(words[3]))
+                tables.sites.append(Site(json.loads(words[1]), json.loads(words[2]), values, span))
+            case "extern":
+                _numbered(words[0], len(tables.externs), span)
+                tables.externs.append(Extern(json.loads(words[1]), _parsed(words[2]), _parsed(words[3]), span))
+            case _:
+                params = tuple(Elem(word) for word in _list(words[1]))
+                tables.foreign[Foreign(json.loads(words[0]), params, Elem(words[2]) if words[2] else None)] = None
+    except (ValueError, SyntaxError) as error:
+        _fail(span, f"this row cannot be read: {str(error).splitlines()[0]}")
+
+
+def _numbered(text: str, expected: int, span: Span) -> None:
+    if int(text) != expected:
+        _fail(span, f"row {text} stands where row {expected} belongs")
+
+
+def _list(text: str) -> list[str]:
+    return [word for word in text.split(", ") if word]
+
+
+def _parsed(text: str) -> tuple[Type, ...]:
+    """Types such as `i64, f32[_,_]`."""
+    out = []
+    for word in _list(text):
+        elem, _, rank = word.partition("[")
+        if rank and not re.fullmatch(r"_(,_)*\]", rank):
+            raise ValueError(f"`{word}` is no type")
+        out.append(Type(Elem(elem), rank.count("_")))
+    return tuple(out)
+
+
+def _fail(span: Span, message: str) -> NoReturn:
+    raise CompileError([Diagnostic("E0101", message, span)])

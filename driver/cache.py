@@ -2,7 +2,8 @@
 
 Two kinds of files lie in the folder `compiled` of the cache (`frontend/disk_cache.py` keeps each of them whole):
 
-    KEY.object    machine code; the key is what it was made from: the LLVM text, LLVM's version, the CPU with its features
+    KEY.object    machine code; the key is what it was made from: the LLVM text, LLVM's version, the CPU with its features; of own
+                  code, the code itself
     KEY.program   the keys of its objects, its tables, and its other source files with a hash of each; the key is the
                   command: the program's path and text, the options, the arguments of `main`
 

@@ -6,6 +6,7 @@ Heavy parts are imported where they are used, so that `--help`, `--version` and 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -122,6 +123,8 @@ def _threads_of_environment() -> int:
 
 def entry() -> None:
     """The console script."""
+    gc.freeze()  # what is loaded stays; and a compiler makes much that lives long, so looking for what does not, seldom, pays
+    gc.set_threshold(100_000, 20, 50)
     status = main(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -287,6 +290,31 @@ def _run_ssa(request: Request) -> int:
             executable = pipeline.machine_code(tensors, options, {}, watch)
             watch.say()
             Native(executable, services, request.threads).run()
+    finally:
+        services.close()
+    return OK
+
+
+def _run_mir(request: Request) -> int:
+    """`tlc prog.mir`"""
+    from tlc.backends.cpu import missing_for_own_code
+    from tlc.backends.runtime.native import Native
+    from tlc.backends.runtime.services import WorldServices
+    from tlc.driver import mir_files
+
+    path, *args = request.words
+    source = _source(path, ".mir")
+    if _values(path, (), args) is None:
+        return OK
+    services = WorldServices()
+    try:
+        if request.flags["interp"]:
+            mir_files.interpret(source, services)
+        elif missing_for_own_code():
+            raise UsageError(f"`{path}` cannot run natively ({missing_for_own_code()}); `tlc --interp {path}` interprets it")
+        else:
+            executable = mir_files.compiled(source, str(request.flags["registers"]), bool(request.flags["verify"]))
+            Native(executable, services).run()
     finally:
         services.close()
     return OK
@@ -544,7 +572,7 @@ COMMANDS = (
 # fmt: on
 
 # what else `tlc FILE` runs than programs, by the end of its name
-FILES = {".ssa": _run_ssa, ".tk": _run_kernels, ".uir": _run_graph, ".tg": _run_graph}
+FILES = {".ssa": _run_ssa, ".mir": _run_mir, ".tk": _run_kernels, ".uir": _run_graph, ".tg": _run_graph}
 
 
 # ---------------------------------------------------------------- helpers

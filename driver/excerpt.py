@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-_BEGIN = re.compile(r"^(?=(?:fn|struct|const|func|kernel|graph|define|declare)\b|#)", re.MULTILINE)
-_NAME = re.compile(r'(?:(?:func|define)\b[^@\n]*@|(?:fn|kernel|graph) +)(?:"([^"]+)"|([\w.~]+(?:\[[^\]]*\])?))')
+_BEGIN = re.compile(r"^(?=(?:fn|struct|const|func|asm|kernel|graph|define|declare)\b|#)", re.MULTILINE)
+_NAME = re.compile(r'(?:(?:func|asm|define)\b[^@\n]*@|(?:fn|kernel|graph) +)(?:"([^"]+)"|([\w.~]+(?:\[[^\]]*\])?))')
 
 
 def definitions(text: str) -> list[tuple[str, str]]:

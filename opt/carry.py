@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from tlc.opt.conditions import END
 from tlc.opt.dims import Sizes
-from tlc.opt.facts import Facts
+from tlc.opt.facts import ZERO, Facts
 from tlc.opt.loop_shape import enter_by_one_block, may_rotate, region_of, rotate, sure_to_come
-from tlc.opt.polynomials import Polynomial, Polynomials, difference
+from tlc.opt.polynomials import Polynomials, difference
 from tlc.opt.rewrite import const_of
 from tlc.opt.strength import Emitter
 from tlc.ssa.dominance import Dominance, dominance
@@ -113,13 +113,12 @@ class _Carrying:
         size = Sizes(self.function).of(load.operands[0])
         if size is None:
             return False
-        position: Polynomial = self.polynomials.of(load.operands[1])
-        if len(position) > 1 or any(len(m) > 1 or c != 1 for m, c in position.items() if m):
-            return False
-        facts, constant = Facts(), position.get((), 0)
-        ((atom,),) = [m for m in position if m] or [()]
-        form = facts.form(starts.get(atom, atom)).more(constant)
-        last = (facts.form(size) if isinstance(size, Value) else form.times(0).more(size)).more(-1)
+        facts, form = Facts(), ZERO
+        for monomial, c in self.polynomials.of(load.operands[1]).items():
+            if len(monomial) > 1:
+                return False
+            form = form.plus(facts.form(starts.get(*monomial, *monomial)), c) if monomial else form.more(c)
+        last = (facts.form(size) if isinstance(size, Value) else ZERO.more(size)).more(-1)
         place = (before, END)
         return facts.proved(form, place) and facts.proved(last.plus(form, -1), place)
 

@@ -9,12 +9,16 @@ ops of the table and few of them, and if what differs behind the branch are scal
 
 Derivatives (LANGUAGE: `where` differentiates both sides, `if` one). The side not taken gets a zero adjoint; where an op multiplies it by a
 derivative that may be infinite, 0 * inf would make a NaN of it. So while the module still has a `grad` to expand, only
-ops whose derivative is finite everywhere are converted.
+ops whose derivative is finite everywhere are converted, and others that one side alone reads go there first (`opt/sink.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tlc.opt.regions import all_regions
+from tlc.opt.rewrite import const_of
+from tlc.opt.sink import sink
 from tlc.ssa.edit import edges_into, remove_unreachable
 from tlc.ssa.ir import Block, Instr, Module, Region, Value, jump, walk
 
@@ -31,22 +35,33 @@ CHEAP = LINEAR | {"mul", "abs", "fma"}
 def if_convert(module: Module) -> None:
     """Convert what is cheap in every region."""
     differentiates = any(i.op == "grad" for f in module.functions.values() for i in walk(f.body))
+    allowed = LINEAR if differentiates else CHEAP
+    if differentiates:
+        sink(module)
     for region in all_regions(module):
-        while convert_region(region, LINEAR if differentiates else CHEAP):
+        while convert_region(region, lambda side: len(side.instrs) <= LIMIT and all(is_cheap(i, allowed) for i in side.instrs)):
             pass
 
 
-def convert_region(region: Region, allowed: frozenset[str]) -> bool:
-    """Convert one branch of a region, if there is one to convert."""
+def convert_region(
+    region: Region, may_move: Callable[[Block], bool], before: Callable[[Block, Value, bool], None] = lambda side, cond, truth: None
+) -> bool:
+    """Convert one branch of a region, if there is one to convert. `may_move`: whether the instructions of a side may run whatever the
+    condition is, once `before` has prepared them, which is told the condition and for which truth of it they stood.
+    """
     into = edges_into(region)
     for block in region.blocks:
         t = block.terminator
         if t.op != "branch":
             continue
-        sides = [_side(target, args, into, allowed) for target, args in t.edges]
+        sides = [_side(target, args, into, may_move) for target, args in t.edges]
         for join in (t.targets[0], t.targets[1], *(s.join for s in sides if s)):
             then, other = (_Side(join, args) if target is join else s for (target, args), s in zip(t.edges, sides, strict=True))
             if then and other and then.join is join and other.join is join and _scalars_differ(then.args, other.args):
+                for side, truth in ((then, True), (other, False)):
+                    if side.block is not None:
+                        before(side.block, t.own[0], truth)
+                        side.args = side.block.terminator.args(0)
                 _convert(block, then, other)
                 remove_unreachable(region)
                 return True
@@ -60,16 +75,25 @@ class _Side:
         self.join, self.args, self.block = join, args, block
 
 
-def _side(target: Block, args: tuple[Value, ...], into: dict[Block, list[tuple[Block, int]]], allowed: frozenset[str]) -> _Side | None:
+def _side(
+    target: Block, args: tuple[Value, ...], into: dict[Block, list[tuple[Block, int]]], may_move: Callable[[Block], bool]
+) -> _Side | None:
     t = target.terminator
-    if len(into[target]) != 1 or t.op != "jump" or args or len(target.instrs) > LIMIT or any(not _cheap(i, allowed) for i in target.instrs):
+    if len(into[target]) != 1 or t.op != "jump" or args or not may_move(target):
         return None
     return _Side(t.targets[0], t.args(0), target)
 
 
-def _cheap(instr: Instr, allowed: frozenset[str]) -> bool:
+def is_cheap(instr: Instr, allowed: frozenset[str]) -> bool:
+    """Whether an op may be computed in vain."""
     real = any(v.type.elem.is_real for v in (*instr.results, *instr.operands))
-    return instr.op in allowed or (instr.op in CHEAP and not real)
+    return instr.op in allowed or ((instr.op in CHEAP or _is_shift(instr)) and not real)
+
+
+def _is_shift(instr: Instr) -> bool:
+    """A division by a power of two is a shift, its remainder a mask."""
+    divisor = const_of(instr.operands[1]) if instr.op in ("floordiv", "mod") else None
+    return isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0
 
 
 def _scalars_differ(then: tuple[Value, ...], other: tuple[Value, ...]) -> bool:

@@ -233,7 +233,8 @@ class Emitter:
     def constant_near(self, value: Value) -> Value:
         """A constant of this block instead of one of another; other values stay."""
         known = const_of(value)
-        return value if known is None else self.constant(int(known))
+        here = isinstance(value.owner, Instr) and value.owner.block is self.block
+        return value if known is None or here else self.constant(int(known))
 
     def op(self, name: str, a: Value, b: Value) -> Value:
         known = const_of(a), const_of(b)
@@ -242,13 +243,14 @@ class Emitter:
             return self.constant(x + y if name == "add" else x * y)
         for v, other in ((a, known[1]), (b, known[0])):
             if other == (0 if name == "add" else 1):
-                return v
+                return self.constant_near(v)
         if name == "mul" and 0 in known:
             return self.constant(0)
-        return self.block.append(Instr(name, (a, b), (I64,), {}, (), self.span)).result
+        operands = (self.constant_near(a), self.constant_near(b))  # a constant of the loop does not stand before it
+        return self.block.append(Instr(name, operands, (I64,), {}, (), self.span)).result
 
     def sum(self, values: list[Value]) -> Value:
-        total = values[0]
+        total = values[0] if values else self.constant(0)
         for v in values[1:]:
             total = self.op("add", total, v)
         return total

@@ -397,15 +397,17 @@ class Assignment:
         best = 0.0
         choice: tuple[Register, set[int]] | None = None
         for entry in self.registers[piece.bundle.bank]:
-            conflict = entry.taken & points
+            conflict = (entry.taken & points) >> piece.lo
+            at = piece.lo
             busy: set[int] = set()
             gain = piece.cost - 2.0 if entry.saved else piece.cost
             while conflict:
-                k = ranges.block_of[((conflict & -conflict).bit_length() - 1) // 3]
+                k = ranges.block_of[(at + (conflict & -conflict).bit_length() - 1) // 3]
                 busy.add(k)
                 gain -= costs.get(k, 0.0)
                 end = 3 * first[k + 1]
-                conflict = conflict >> end << end
+                conflict >>= end - at
+                at = end
             if gain <= best or len(busy) == len(blocks):
                 continue
             if busy:

@@ -186,7 +186,7 @@ class Machine:
             if e.where.startswith("function"):
                 raise
             where = f"function {function.name}, block {block.name}, `{print_inst(inst, self.target)}`"
-            raise InternalError(str(e), where) from None
+            raise InternalError(str(e), where, inst.span) from None
         finally:
             self.frames.pop()
             self.memory.remove(words)

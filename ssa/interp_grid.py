@@ -361,7 +361,7 @@ def _index_if(grid: Grid, instr: Instr) -> list[Lifted]:
     arrays = [np.where(holds, i.at(lead), 0) for i in indices]
     if any(a.min() < 0 or a.max() >= n for a, n in zip(arrays, array.shape[lead:], strict=True)):
         raise Unable(again=True)
-    found = array[(*(_lead_indices(array.shape[:lead]) if x.lead else ()), *arrays)]
+    found = array[(*_lead_indices(array.shape[:lead]), *arrays)] if x.lead else as_array(x.array)[tuple(arrays)]
     return [Lifted(np.where(holds, found, zero), lead)]
 
 

@@ -22,13 +22,16 @@ class Loop:
     latches: list[Block]
     parent: Loop | None = None
 
+    def __post_init__(self) -> None:
+        self._members = frozenset(self.blocks)
+
     @property
     def depth(self) -> int:
         """1 for an outermost loop."""
         return 1 if self.parent is None else self.parent.depth + 1
 
     def __contains__(self, block: Block) -> bool:
-        return block in self.blocks
+        return block in self._members
 
     def exits(self) -> list[tuple[Block, Block]]:
         """Edges that leave the loop."""
@@ -45,9 +48,10 @@ def loops(region: Region, tree: Dominance | None = None) -> list[Loop]:
     """The natural loops, outer before inner."""
     tree = tree or dominance(region)
     before = predecessors(region)
+    number = {b: k for k, b in enumerate(tree.order)}
     found: list[Loop] = []
     for header in tree.order:
-        latches = [b for b in tree.order if header in successors(b) and tree.dominates(header, b)]
+        latches = sorted({b for b in before[header] if tree.dominates(header, b)}, key=number.__getitem__)
         if not latches:
             continue
         body = {header}
@@ -59,5 +63,5 @@ def loops(region: Region, tree: Dominance | None = None) -> list[Loop]:
                 work += [p for p in before[b] if p in tree.immediate]
         # An outer header comes before an inner one in reverse postorder, so the last found loop around is the innermost.
         parent = next((outer for outer in reversed(found) if header in outer), None)
-        found.append(Loop(header, [b for b in tree.order if b in body], latches, parent))
+        found.append(Loop(header, sorted(body, key=number.__getitem__), latches, parent))
     return found

@@ -89,7 +89,7 @@ def _depth(run: Sequence[Node]) -> int:
     rows = tuple(axis(k) for k in range(depth))
     for n in run:
         for e in loads(n):
-            if e.data.tensor in own and (e.args[:depth] != rows or e.data.shape != e.data.tensor.shape):
+            if e.data.tensor in own and (e.args[:depth] != rows or e.guard is not None or e.data.shape != e.data.tensor.shape):
                 return 0
     if len({t for n in run for t in sources(n)} - own) > MOST_INPUTS:
         return 0

@@ -40,7 +40,7 @@ def _together(node: Node, k: int) -> bool:
     # every occurrence of the two axes is in a load at neighbouring positions
     for e in walk(roots):
         if e.op == "load":
-            for at, i in enumerate(e.args):
+            for at, i in enumerate(e.args):  # a guard among them is neither of the two itself
                 if i is first:
                     if not (at + 1 < len(e.args) and e.args[at + 1] is second and equal(e.data.shape[at + 1], node.domain[k + 1])):
                         return False
@@ -75,7 +75,9 @@ def _merge(node: Node, k: int) -> Node:
                 if i is first:
                     view: View = e.data
                     joined = op("mul", view.shape[at], view.shape[at + 1])
-                    return load(view.tensor, (*args[:at], first, *args[at + 2 :]), (*view.shape[:at], joined, *view.shape[at + 2 :]))
+                    rank = len(view.shape)
+                    shape = (*view.shape[:at], joined, *view.shape[at + 2 :])
+                    return load(view.tensor, (*args[:at], first, *args[at + 2 : rank]), shape, *args[rank:])
         return rebuild(e, args) if args else e
 
     r = node.reduction

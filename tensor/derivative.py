@@ -22,6 +22,7 @@ from __future__ import annotations
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.opt import passes
 from tlc.opt.inline import callees, components
+from tlc.opt.sink import sink
 from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_function
 from tlc.ssa.ir import Function, Instr, Module, Value, drop, erase, walk
@@ -94,6 +95,7 @@ class _Derivatives:
         for other in _reachable(self.module, function):
             scratch.functions[other] = clone_function(self.module.functions[other], other)
         passes.run(scratch, SIMPLIFY)
+        sink(scratch)  # what a side alone reads has no adjoint on the other
         flatten_function(function, scratch, known)
         passes.run(scratch, TIDY)
         reverse(function, tuple(k for k in wrt if isinstance(k, int)), value, scratch, known)

@@ -29,9 +29,7 @@ from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Type,
 from tlc.ssa.liveness import free_values
 from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
-from tlc.tensor.derivative_region import Body, Context, Indices, RegionAdjoint, Root, Sweep, unsupported
-
-Group = tuple[Value, tuple[Value, ...]]  # a tensor and indices of it, or a scalar
+from tlc.tensor.derivative_region import Body, Context, Group, Indices, RegionAdjoint, Root, Sweep, unsupported
 
 
 def differentiate_branches(sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
@@ -61,22 +59,25 @@ class _BranchesAdjoint(RegionAdjoint):
         return []
 
     def run(self) -> None:
-        groups: dict[Group, list[Value]] = {}
-        for i in (i for b in self.blocks for i in b.instrs):
-            if i.op == "index" and self.sweep.is_active(i.operands[0]):
-                groups.setdefault((i.operands[0], i.operands[1:]), []).append(i.result)
-            elif i.op == "call" and any(r.type.elem.is_real for r in i.results):
+        instrs = [i for b in self.blocks for i in b.instrs]
+        groups = self._loads(instrs)
+        for i in instrs:
+            if i.op == "call" and any(r.type.elem.is_real for r in i.results):
                 raise unsupported("a recursive function", i.span)
         free = free_values(self.instr.regions[0])
         scalars = [v for v in free if v.type.rank == 0 and self.sweep.is_active(v)]
         adjoints = _elementwise(self, groups, scalars, list(free))
         self.adjoints = dict(zip([*(loads[0] for loads in groups.values()), *scalars], adjoints, strict=True))
-        hidden = dict.fromkeys(v for _, places in groups for v in places if not self._is_computable(v))
+        read = (v for _, places, guard in groups for v in (*places, *(() if guard is None else (guard,))))
+        hidden = dict.fromkeys(v for v in read if not self._is_computable(v))
         self.places = dict(zip(hidden, _elements(self, list(hidden), list(free)) if hidden else (), strict=True))
-        for (base, places), loads in groups.items():
-            self._contribute(base, places, loads)
+        for group, loads in groups.items():
+            self._contribute(group, loads)
         for scalar in scalars:
-            self._contribute(scalar, (), [scalar])
+            self._contribute((scalar, (), None), [scalar])
+
+    def _solved(self, group: Group, targets: list[Value]) -> bool:
+        return False  # where a branch was not taken, the place says nothing
 
     def reaches(self, targets: object) -> bool:
         return True
@@ -93,22 +94,20 @@ class _BranchesAdjoint(RegionAdjoint):
                 return inner.place(v)
             return lambda b, values: b.index(self.places[v], *(values[i] for i in self.outer))
 
-        return Context(inner.indices, inner.extents, lambda b, values: b.index(adjoint, *(values[i] for i in self.outer)), place)
+        return Context(inner.indices, inner.extents, self._read(adjoint, tuple(self.outer)), place)
 
     def _is_computable(self, value: Value) -> bool:
         """Whether a scalar can be computed for every element: it is no result of a branch, nor of a load that may not have run."""
         known = {r for i in self.instrs for r in i.results} | set(self.outer)
         return not any(v in self.inside and v not in known for v in self._computed_from(value))
 
-    def _scatter(self, base: Value, places: tuple[Value, ...], context: Context) -> None:
-        b = self.sweep.b
+    def _scatter(self, base: Value, places: tuple[Value, ...], context: Context, guard: Value | None) -> None:
         bounds = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
-        some = b.op("gt", bounds[0], b.i64(0))
-        for n in bounds[1:]:
-            some = b.op("and", some, b.op("gt", n, b.i64(0)))
-        extents = (b.op("select", some, context.extents[0], b.i64(0)), *context.extents[1:])
+        extents = self._if_any(base, context.extents)
 
         def clamped(v: Value) -> Body:
+            if v not in places:
+                return context.place(v)
             n = bounds[places.index(v)]
 
             def body(b: Builder, values: Indices) -> Value:
@@ -118,7 +117,7 @@ class _BranchesAdjoint(RegionAdjoint):
 
             return body
 
-        super()._scatter(base, places, Context(context.indices, extents, context.value, clamped))
+        super()._scatter(base, places, Context(context.indices, extents, context.value, clamped), guard)
 
 
 def _elementwise(of: _BranchesAdjoint, groups: dict[Group, list[Value]], scalars: list[Value], free: list[Value]) -> Sequence[Value]:

@@ -6,8 +6,12 @@ the adjoint of the load at `x[e1, .., er]`. The form of that sum depends on the 
 
   each e is an index of the context,           tabulate over x's dimensions; the indices that x does not use
   with the same extent as x's dimension        are reduced in it                             (matrix products, sums, transposes)
+  each other e is c i + rest, with an index    the same, at the i that solves it; where there is none, a guard keeps the seed
+  of its own and a constant c > 0              from being read                       (convolutions, pooling, shifts: `tensor/solve.py`)
   each index of the context is some e          tabulate over x's dimensions, 0 where a computed e differs      (y[b, label[b]])
-  else                                         scatter                                                  (gathers, convolutions)
+  else                                         scatter                                                                (gathers)
+
+A load with a guard contributes where the guard holds.
 
     y = tabulate [b, o] { reduce chain [k] { mul (x b k), (w k o) } }
     w: k and o are used, b is missing      dw = tabulate [k, o] { reduce chain [b] { mul (dy b o), (x b k) } }
@@ -29,10 +33,13 @@ from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Attr, Function, Instr, Region, Type, Value, drop_block
 from tlc.tensor.derivative_rules import At, partial
+from tlc.tensor.distribute import loaded
 from tlc.tensor.extents import Key
+from tlc.tensor.solve import solve
 
 Indices = dict[Value, Value]  # index of the differentiated code -> index here
 Body = Callable[[Builder, Indices], Value]
+Group = tuple[Value, tuple[Value, ...], Value | None]  # a tensor, indices and the guard of equal loads; or a scalar
 
 
 class Sweep(Protocol):
@@ -85,8 +92,14 @@ class Context:
 
     indices: tuple[Value, ...]
     extents: tuple[Value, ...]
-    value: Body
+    value: Summand
     place: Callable[[Value], Body]
+
+
+class Summand(Protocol):
+    """What a point contributes. With a guard, 0 where it does not hold: then nothing is read, and the point may not exist."""
+
+    def __call__(self, b: Builder, values: Indices, guard: Value | None = None, /) -> Value: ...
 
 
 class RegionAdjoint:
@@ -129,7 +142,7 @@ class RegionAdjoint:
             assert into is not None
             whole = into
             *places, value = ends
-            return [Root(value, lambda p: p.b.index(whole, *(p.forward(i) for i in places)))]
+            return [Root(value, lambda p: p.load(whole, *(p.forward(i) for i in places)))]
         if self.reduction is None:
             return [Root(v, self._result(d)) for v, d in zip(ends, self.seeds, strict=True) if d is not None]
         (seed,) = self.seeds
@@ -148,7 +161,7 @@ class RegionAdjoint:
 
     def _result(self, seed: Value) -> Callable[[Point], Value]:
         """The adjoint of a result at the outer indices."""
-        return lambda p: p.b.index(seed, *(p.values[i] for i in self.outer))
+        return lambda p: p.load(seed, *(p.values[i] for i in self.outer))
 
     def _again(self, op: str, element: Callable[[Point], Value], types: Sequence[Type]) -> list[Value]:
         """Another reduction over the same elements: a tensor over the outer indices (a scalar where there are none)."""
@@ -194,7 +207,7 @@ class RegionAdjoint:
 
         def seed(p: Point) -> Value:
             b, here = p.b, [p.values[i] for i in self.outer]
-            count, rest, zero = b.index(zeros, *here), b.index(product, *here), is_zero(p)
+            count, rest, zero = p.load(zeros, *here), p.load(product, *here), is_zero(p)
             alone = b.op("and", zero, b.op("eq", count, b.i64(1)))
             if_some = b.op("select", alone, rest, b.const(0.0, type))
             others = b.op("select", b.op("eq", count, b.i64(0)), b.op("div", rest, nonzero(p)), if_some)
@@ -206,38 +219,88 @@ class RegionAdjoint:
 
     def run(self) -> None:
         """Dense contributions come first: where another has the same adjoint (`add` gives both operands one), it reads theirs."""
-        groups = [(base, places, loads) for (base, places), loads in self._loads().items()]
-        groups += [(scalar, (), [scalar]) for scalar in self._free_scalars()]
-        groups.sort(key=lambda group: len({*group[1]} & {*self.outer, *self.inner}), reverse=True)
-        for base, places, targets in groups:
-            self._contribute(base, places, targets)
+        groups = list(self._loads(self.instrs).items())
+        groups += [((scalar, (), None), [scalar]) for scalar in self._free_scalars()]
+        groups.sort(key=lambda group: len({*group[0][1]} & {*self.outer, *self.inner}), reverse=True)
+        for group, targets in groups:
+            self._contribute(group, targets)
 
-    def _loads(self) -> dict[tuple[Value, tuple[Value, ...]], list[Value]]:
-        """Loads of active tensors, by tensor and indices."""
-        found: dict[tuple[Value, tuple[Value, ...]], list[Value]] = {}
-        for i in self.instrs:
-            if i.op == "index" and self.sweep.is_active(i.operands[0]):
-                found.setdefault((i.operands[0], i.operands[1:]), []).append(i.result)
+    def _loads(self, instrs: Iterable[Instr]) -> dict[Group, list[Value]]:
+        """Loads of active tensors, by tensor, indices and guard."""
+        found: dict[Group, list[Value]] = {}
+        for i in instrs:
+            read = loaded(i)
+            if read is not None and self.sweep.is_active(read[0]):
+                found.setdefault((read[0], read[1:], i.operands[0] if i.op == "index_if" else None), []).append(i.result)
         return found
 
     def _free_scalars(self) -> list[Value]:
-        read = [v for i in self.instrs if i.op != "index" for v in i.operands]
+        read = [v for i in self.instrs if loaded(i) is None for v in i.operands]
         read += [root.value for root in self.roots]
         return list(dict.fromkeys(v for v in read if v not in self.inside and self.sweep.is_active(v)))
 
-    def _contribute(self, base: Value, places: tuple[Value, ...], targets: list[Value]) -> None:
+    def _contribute(self, group: Group, targets: list[Value]) -> None:
         if not self.reaches(targets):
             return
+        base, places, guard = group
         context = self._context(base, places, targets)
         used = self._projections(base, places, context)
         missing = [i for i in context.indices if i not in used.values()]
         computed = [axis for axis in range(base.type.rank) if axis not in used]
         if not computed:
-            self._sum(base, context, used, missing, targets)
+            self._sum(base, context, used, missing, targets, guard)
         elif not missing:
-            self._one_hot(base, places, context, used, computed)
-        else:
-            self._scatter(base, places, context)
+            self._one_hot(base, places, context, used, computed, guard)
+        elif not self._solved(group, targets):
+            self._scatter(base, places, context, guard)
+
+    def _solved(self, group: Group, targets: list[Value]) -> bool:
+        """Contribute by solving the places for indices of the context, if that can be done. Of an extreme, the inner indices are of the
+        context here, and a point counts if it is the first extreme.
+        """
+        base, places, guard = group
+        if self.inner and not all(map(self._is_uniform, self.inner.values())):
+            return False
+        full = self._full(targets)
+        solution = solve(places, tuple(full.indices), lambda i, v: i in self._computed_from(v), self._extent_number, self._projections(base, places, full))
+        if solution is None:
+            return False
+        missing = [i for i in full.indices if i not in solution.indices]
+        if self.at_best and any(self._extent_number(i) is None for i in missing if i in self.inner):
+            return False  # each element of the tensor would look at a whole row
+        extents = dict(zip(full.indices, full.extents, strict=True))
+
+        def body(b: Builder, *at: Value) -> Value:
+            def term(b: Builder, *more: Value) -> Value:
+                values = {**dict(zip(missing, more, strict=True)), **solution.projected(at)}
+                point = Point(self, b, values)
+                holds = solution.apply(b, point, at, extents)
+                values = {**point.values, **dict(zip(places, at, strict=True))}
+                for inner, best in self.at_best.items():
+                    found = b.index_if(conjunction(b, holds), best, *(values[i] for i in self.outer))
+                    holds.append(b.op("eq", found, values[inner]))
+                if guard is not None:
+                    holds.append(Point(self, b, values, conjunction(b, holds)).forward(guard))
+                return full.value(b, values, conjunction(b, holds))
+
+            if not missing:
+                return term(b)
+            return _sum(b, [extents[i] for i in missing], term, _names(missing))
+
+        own = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
+        self.sweep.add(base, self.sweep.b.tabulate(own, body, [v.name for v in places]))
+        return True
+
+    def _full(self, targets: list[Value]) -> Context:
+        """The context of all indices."""
+        before = Point(self, self.sweep.b, {})
+        every = {**self.outer, **self.inner}
+        return Context(tuple(every), tuple(before.forward(n) for n in every.values()), self._value(targets), self._place)
+
+    def _extent_number(self, index: Value) -> int | None:
+        """The extent of an index of the context, if it is a known number."""
+        key = self.sweep.key({**self.outer, **self.inner}[index])
+        return key if isinstance(key, int) else None
 
     def _same_adjoint(self, targets: list[Value]) -> Value:
         """A value of the region with the same adjoint: what the target is just added to, as far as that goes."""
@@ -264,18 +327,7 @@ class RegionAdjoint:
 
     def _context(self, base: Value, places: tuple[Value, ...], targets: list[Value]) -> Context:
         """The points over which the adjoints of `targets` are summed."""
-
-        same = self._same_adjoint(targets)
-
-        def value(b: Builder, values: Indices) -> Value:
-            if same in self.shared:
-                tensor, indices = self.shared[same]
-                return b.index(tensor, *(values[i] for i in indices))
-            return Point(self, b, values).adjoint(targets)
-
-        def place(v: Value) -> Body:
-            return lambda b, values: Point(self, b, values).forward(v)
-
+        value, place = self._value(targets), self._place
         outer = tuple(self.outer)
         outer_extents = tuple(self.sweep.forward(n) for n in self.outer.values())
         if self.at_best or not self.inner:
@@ -286,7 +338,22 @@ class RegionAdjoint:
             return Context((*outer, *self.inner), (*outer_extents, *inner_extents), value, place)
         return self._rectangular(base, places, value, Context(outer, outer_extents, value, place))
 
-    def _rectangular(self, base: Value, places: tuple[Value, ...], value: Body, outer: Context) -> Context:
+    def _value(self, targets: list[Value]) -> Summand:
+        same = self._same_adjoint(targets)
+
+        def value(b: Builder, values: Indices, guard: Value | None = None) -> Value:
+            point = Point(self, b, values, guard)
+            if same in self.shared:
+                tensor, indices = self.shared[same]
+                return point.load(tensor, *(values[i] for i in indices))
+            return point.only_if(point.adjoint(targets))
+
+        return value
+
+    def _place(self, v: Value) -> Body:
+        return lambda b, values: Point(self, b, values).forward(v)
+
+    def _rectangular(self, base: Value, places: tuple[Value, ...], value: Summand, outer: Context) -> Context:
         """Where the extent of a reduction depends on outer indices, an equal sum over a rectangle.
 
         If the tensor is read at no inner index, the inner sum comes first. If it is read at the inner index itself, that
@@ -297,9 +364,7 @@ class RegionAdjoint:
             summed = self.sweep.b.tabulate(
                 outer.extents, lambda b, *at: self._inner_sum(b, dict(zip(outer.indices, at, strict=True)), value), _names(outer.indices)
             )
-            return Context(
-                outer.indices, outer.extents, lambda b, values: b.index(summed, *(values[i] for i in outer.indices)), outer.place
-            )
+            return Context(outer.indices, outer.extents, self._read(summed, outer.indices), outer.place)
         if any(self._uses(v, self.inner) and v not in self.inner for v in places):
             raise unsupported("a computed index in a reduction whose range depends on an index", self.instr.span)
         inner = {i: self.sweep.extent(base, places.index(i)) for i in self.inner if i in places}
@@ -318,11 +383,17 @@ class RegionAdjoint:
             return b.reduce("sum", [once], lambda b, _: value(b, dict(point.values)))
 
         padded = self.sweep.b.tabulate([*outer.extents, *inner.values()], guarded, _names(indices))
-        return Context(
-            indices, (*outer.extents, *inner.values()), lambda b, values: b.index(padded, *(values[i] for i in indices)), outer.place
-        )
+        return Context(indices, (*outer.extents, *inner.values()), self._read(padded, indices), outer.place)
 
-    def _inner_sum(self, b: Builder, values: Indices, value: Body) -> Value:
+    def _read(self, tensor: Value, indices: Sequence[Value]) -> Summand:
+        """The elements of a tensor."""
+
+        def value(b: Builder, values: Indices, guard: Value | None = None) -> Value:
+            return Point(self, b, values, guard).load(tensor, *(values[i] for i in indices))
+
+        return value
+
+    def _inner_sum(self, b: Builder, values: Indices, value: Summand) -> Value:
         point = Point(self, b, values)
         extents = [point.forward(n) for n in self.inner.values()]
         return _sum(b, extents, lambda b, *at: value(b, {**point.values, **dict(zip(self.inner, at, strict=True))}), _names(self.inner))
@@ -330,7 +401,7 @@ class RegionAdjoint:
     def _is_uniform(self, extent: Value) -> bool:
         """Whether an extent is the same for all elements, and may be computed where there are none."""
         found = self._computed_from(extent) & self.inside
-        return not any(v in self.outer or (isinstance(v.owner, Instr) and v.owner.op == "index") for v in found)
+        return not any(v in self.outer or (isinstance(v.owner, Instr) and loaded(v.owner) is not None) for v in found)
 
     def _uses(self, value: Value, indices: Iterable[Value]) -> bool:
         """Whether a scalar of the region is computed from one of these indices."""
@@ -359,15 +430,20 @@ class RegionAdjoint:
                     used[axis] = v
         return used
 
-    def _sum(self, base: Value, context: Context, used: dict[int, Value], missing: list[Value], targets: list[Value]) -> None:
+    def _sum(
+        self, base: Value, context: Context, used: dict[int, Value], missing: list[Value], targets: list[Value], guard: Value | None
+    ) -> None:
         extents = dict(zip(context.indices, context.extents, strict=True))
         rest = [extents[i] for i in missing]
+
+        def term(b: Builder, values: Indices) -> Value:
+            return context.value(b, values, None if guard is None else context.place(guard)(b, values))
 
         def body(b: Builder, *at: Value) -> Value:
             values = {used[axis]: i for axis, i in enumerate(at)}
             if not missing:
-                return context.value(b, values)
-            return _sum(b, rest, lambda b, *more: context.value(b, {**values, **dict(zip(missing, more, strict=True))}), _names(missing))
+                return term(b, values)
+            return _sum(b, rest, lambda b, *more: term(b, {**values, **dict(zip(missing, more, strict=True))}), _names(missing))
 
         if not base.type.rank:
             self.sweep.add(base, body(self.sweep.b))
@@ -382,7 +458,7 @@ class RegionAdjoint:
             return
         contribution = self.sweep.b.emit("tabulate", own, [base.type], {}, [region]).result
         self.sweep.add(base, contribution)
-        if not missing:
+        if not missing and guard is None:
             self.shared.setdefault(self._same_adjoint(targets), (contribution, tuple(used[axis] for axis in range(base.type.rank))))
 
     def _copied(self, region: Region, base: Value) -> Value | None:
@@ -396,39 +472,82 @@ class RegionAdjoint:
         return source if same and len(region.entry.instrs) == 1 else None
 
     def _one_hot(
-        self, base: Value, places: tuple[Value, ...], context: Context, used: dict[int, Value], computed: list[int]
+        self,
+        base: Value,
+        places: tuple[Value, ...],
+        context: Context,
+        used: dict[int, Value],
+        computed: list[int],
+        guard: Value | None,
     ) -> None:
         def body(b: Builder, *at: Value) -> Value:
             values = {i: at[axis] for axis, i in used.items()}
             hits = [b.op("eq", at[axis], context.place(places[axis])(b, dict(values))) for axis in computed]
-            here = hits[0]
-            for h in hits[1:]:
-                here = b.op("and", here, h)
+            if guard is not None:
+                hits.append(context.place(guard)(b, dict(values)))
+            here = conjunction(b, hits)
             return b.op("select", here, context.value(b, dict(values)), b.const(0.0, Type(base.type.elem)))
 
         own = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
         names = [used[axis].name if axis in used else "" for axis in range(base.type.rank)]
         self.sweep.add(base, self.sweep.b.tabulate(own, body, names))
 
-    def _scatter(self, base: Value, places: tuple[Value, ...], context: Context) -> None:
+    def _scatter(self, base: Value, places: tuple[Value, ...], context: Context, guard: Value | None) -> None:
+        """Where a guard does not hold, 0 is added to the first element; nothing is, where there is none."""
+        extents = context.extents if guard is None else self._if_any(base, context.extents)
+
         def body(b: Builder, *at: Value) -> tuple[Value, ...]:
             values = dict(zip(context.indices, at, strict=True))
-            return (*(context.place(v)(b, dict(values)) for v in places), context.value(b, dict(values)))
+            where = [context.place(v)(b, dict(values)) for v in places]
+            if guard is None:
+                return (*where, context.value(b, dict(values)))
+            holds = context.place(guard)(b, dict(values))
+            return (*(b.op("select", holds, v, b.i64(0)) for v in where), context.value(b, dict(values), holds))
 
         into = self.sweep.current(base)
         into = self.sweep.zeros(base) if into is None else into
-        self.sweep.replace(base, self.sweep.b.scatter(into, context.extents, body, names=_names(context.indices)))
+        self.sweep.replace(base, self.sweep.b.scatter(into, extents, body, names=_names(context.indices)))
+
+    def _if_any(self, base: Value, extents: Sequence[Value]) -> tuple[Value, ...]:
+        """Extents that are 0 where a tensor has no element."""
+        b = self.sweep.b
+        some = conjunction(b, [b.op("gt", self.sweep.extent(base, axis), b.i64(0)) for axis in range(base.type.rank)])
+        return (b.op("select", some, extents[0], b.i64(0)), *extents[1:])
 
 
 class Point:
-    """One point of the context, in code that is being made: values of the region at it, and adjoints."""
+    """One point of the context, in code that is being made: values of the region at it, and adjoints. With a guard the point exists only
+    where that holds, and nothing is read elsewhere.
+    """
 
-    def __init__(self, of: RegionAdjoint, b: Builder, values: Indices) -> None:
-        self.of, self.b = of, b
+    def __init__(self, of: RegionAdjoint, b: Builder, values: Indices, guard: Value | None = None) -> None:
+        self.of, self.b, self.guard = of, b, guard
         self.values = values
         for inner, best in of.at_best.items():
             if inner not in values and all(i in values for i in of.outer):
-                values[inner] = b.index(best, *(values[i] for i in of.outer))
+                values[inner] = self.load(best, *(values[i] for i in of.outer))
+
+    def load(self, tensor: Value, *indices: Value) -> Value:
+        """An element of a tensor, or a scalar itself."""
+        if self.guard is None or not indices:
+            return self.b.index(tensor, *indices)
+        return self.b.index_if(self.guard, tensor, *indices)
+
+    def only_if(self, value: Value) -> Value:
+        """A value where the guard holds, else 0. A product stays one, so that a sum of it is one chain: each factor that is more than an
+        element or a number is chosen for itself.
+        """
+        owner = value.owner
+        if self.guard is None or _is_plain(value, guarded=True):
+            return value
+        if isinstance(owner, Instr) and owner.op == "mul":
+            seed, other = (v if _is_plain(v, guarded=k == 0) else self._or_zero(v) for k, v in enumerate(owner.operands))
+            return self.b.op("mul", seed, other)
+        return self._or_zero(value)
+
+    def _or_zero(self, value: Value) -> Value:
+        assert self.guard is not None
+        return self.b.op("select", self.guard, value, self.b.const(0.0, value.type))
 
     def forward(self, value: Value) -> Value:
         """A value that the region computes or reads."""
@@ -452,12 +571,17 @@ class Point:
             return self.values[value]
         if value in self.of.stored:
             tensor = self.of.sweep.forward(self.of.stored[value])
-            self.values[value] = self.b.index(tensor, *(self.values[i] for i in self.of.outer))
+            self.values[value] = self.load(tensor, *(self.values[i] for i in self.of.outer))
             return self.values[value]
         return self.of.sweep.forward(value)
 
     def _copy(self, instr: Instr) -> None:
         operands = tuple(map(self._known, instr.operands))
+        if self.guard is not None and loaded(instr) is not None:
+            own = (operands[0], self.guard) if instr.op == "index_if" else (self.guard,)
+            read = operands[1:] if instr.op == "index_if" else operands
+            self.values[instr.result] = self.b.index_if(conjunction(self.b, own), *read, hint=instr.result.name)
+            return
         types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
         copy = self.b.insert(Instr(instr.op, operands, types, dict(instr.attrs), (), instr.span, names))
         self.values.update(zip(instr.results, copy.results, strict=True))
@@ -486,6 +610,22 @@ class Point:
 
     def _add(self, sums: dict[Value, Value], of: Value, more: Value) -> None:
         sums[of] = self.b.op("add", sums[of], more) if of in sums else more
+
+
+def _is_plain(value: Value, guarded: bool) -> bool:
+    """An element of a tensor (under a guard, if it has to be 0 where that does not hold), or a value from outside."""
+    owner = value.owner
+    if not isinstance(owner, Instr) or owner.op == "const":
+        return not guarded
+    return owner.op == "index_if" or (owner.op == "index" and not guarded)
+
+
+def conjunction(b: Builder, conditions: Sequence[Value]) -> Value:
+    """Whether all of the conditions hold."""
+    first, *others = conditions
+    for c in others:
+        first = b.op("and", first, c)
+    return first
 
 
 def is_expensive(instr: Instr) -> bool:

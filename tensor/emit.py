@@ -139,7 +139,8 @@ class Emitter:
             case "scalar":
                 return self.scalar(e.data)
             case "load":
-                value: KExpr = Load(self.buffer(e.data), tuple(self.emit(a, home) for a in e.args))
+                guard = None if e.guard is None else self.emit(e.guard, home)
+                value: KExpr = Load(self.buffer(e.data), tuple(self.emit(a, home) for a in e.indices), guard)
             case "apply":
                 value = Apply(str(e.data), e.elem, tuple(self.argument(a, home) for a in e.args))
             case _:

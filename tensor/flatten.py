@@ -94,10 +94,10 @@ class _Flattening:
                 for region in instr.regions:
                     give_end(region)
                     self.blocks(region)
-                if instr.op == "tabulate" and any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
+                if any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
                     hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)
                 if len(instr.regions[0].blocks) > 1:
-                    guard(instr, Extents(self.function, self.known), self.module, self.differentiates)
+                    guard(instr, self.module, self.differentiates)
                 if not is_flat(instr):
                     self.replace(instr)
                     continue  # at what stands in its place

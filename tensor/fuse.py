@@ -25,7 +25,7 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import Ranges, equal, flatten, slope, straightened, unflatten
-from tlc.tensor.graph.ir import Expr, Graph, Node, View, axes_of, axis, loads, rebuild, sources, substitute, transform, walk
+from tlc.tensor.graph.ir import Expr, Graph, Node, View, axes_of, axis, load, loads, op, rebuild, sources, substitute, transform, walk, zero
 
 CHEAP = 5  # in additions and loads: computing this again costs no more than reading it
 LARGEST = 600  # expressions in a node; what is larger compiles slowly and spills
@@ -85,6 +85,8 @@ class _Fusion:
             for e in loads(reader):
                 if e.data.tensor not in node.results:
                     continue
+                if e.guard is not None and price >= _COSTS["apply"]:
+                    return False  # a call would read where nothing is
                 if reader.reduction and len(reader.reduction.terms) == 2 and e in walk(reader.reduction.terms):
                     if not free:
                         return False
@@ -151,14 +153,31 @@ def inlined(producer: Node, reader: Node) -> Node:
         if e.op != "load" or e.data.tensor not in value:
             return rebuild(e, args) if args else e
         view: View = e.data
-        indices = args if view.shape == view.tensor.shape else unflatten(flatten(args, view.shape), view.tensor.shape)
-        return substitute(value[view.tensor], dict(enumerate(indices)))
+        indices, guard = args[: len(view.shape)], args[len(view.shape) :]
+        if view.shape != view.tensor.shape:
+            indices = unflatten(flatten(indices, view.shape), view.tensor.shape)
+        found = substitute(value[view.tensor], dict(enumerate(indices)))
+        return under(*guard, found) if guard else found
 
     roots = (*reader.roots, *reader.domain)
     changed = transform(roots, change)
     simple = Ranges(reader.domain).simplify_all(changed)
     new = dict(zip(roots, simple, strict=True))
     return replace(reader.rebuilt(lambda e: new[e]), notes=(*reader.notes, *producer.notes, _note(producer, "inlined into", reader)))
+
+
+def under(guard: Expr, e: Expr) -> Expr:
+    """What is computed where a guard holds, 0 elsewhere: no load in it happens there."""
+
+    def change(x: Expr, args: tuple[Expr, ...]) -> Expr:
+        if x.op != "load":
+            return rebuild(x, args) if args else x
+        rank = len(x.data.shape)
+        own = args[rank:]
+        return load(x.data.tensor, args[:rank], x.data.shape, op("and", guard, *own) if own else guard)
+
+    guarded = transform([e], change)[0]
+    return guarded if guarded.op == "load" else op("select", guard, guarded, zero(e.elem))
 
 
 def _note(a: Node, how: str, b: Node) -> str:
@@ -195,7 +214,7 @@ def is_once(e: Expr, node: Node) -> bool:
     So it is if each index moves with one axis of its own, and the axes that do not occur are innermost.
     """
     seen: set[int] = set()
-    for i in e.args:
+    for i in e.indices:
         own = axes_of([i])
         if len(own) > 1 or own & seen:
             return False

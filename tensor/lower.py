@@ -3,7 +3,7 @@
 For each basic block: a graph is built (`tensor/graph/build.py`), fused (`tensor/fuse.py`), and each node is scheduled to a kernel
 (`tensor/schedule.py`). A launch stands where the last of the instructions stood whose results it gives.
 
-Requires: flattened regions; no `grad`. Ensures: no `tabulate`, `reduce`, `scatter` or partial `index` is left; `index` and
+Requires: flattened regions; no `grad`. Ensures: no `tabulate`, `reduce`, `scatter`, `index_if` or partial `index` is left; `index` and
 `update` of the host, `dim` and `reshape` stay. Kernels that do the same thing are one kernel. Outlined functions are
 added to the module and lowered too.
 """
@@ -21,6 +21,7 @@ from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.fuse import fuse
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor, sources
+from tlc.tensor.guard import branch_guards
 from tlc.tensor.kernel.ir import Apply, Declare, For, If, Kernel, Let, Load, Op, Store, statements
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.kernel.rename import renamed
@@ -68,6 +69,7 @@ class _Lowering:
             if built.graph.nodes:
                 self.graphs.append(built.graph)
             _Block(self, built, current).run()
+        branch_guards(function, self.module)
         for instr in walk(function.body):
             if instr.op in ("tabulate", "reduce", "scatter"):
                 raise InternalError(f"`{instr.op}` at {instr.span} is not flat", f"tensor lowering, function {function.name}")

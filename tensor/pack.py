@@ -73,9 +73,9 @@ def packed(node: Node) -> tuple[list[Node], Node]:
 
 def along(k: int, e: Expr) -> str:
     """How a load moves along an axis: `fixed`, `contiguous` (by one element a step) or `scattered`."""
-    steps = [slope(i, k) for i in e.args]
+    steps = [slope(i, k) for i in e.indices]
     if all(s is not None and s.value == 0 for s in steps):
-        return "fixed"
+        return "fixed" if e.guard is None or k not in axes_of([e.guard]) else "scattered"
     if steps[-1] is not None and steps[-1].value == 1 and all(s is not None and s.value == 0 for s in steps[:-1]):
         return "contiguous"
     return "scattered"

@@ -327,6 +327,8 @@ class _Sweep:
                 self.add(instr.operands[0], d)
             case "index" if d is not None:
                 self._index(instr, d)
+            case "index_if" if d is not None:
+                self._index_if(instr, d)
             case "update" if d is not None:
                 self._update(instr, d)
             case "reshape" if d is not None:
@@ -349,6 +351,15 @@ class _Sweep:
             return
         part = self.b.index(whole, *at)
         self.replace(x, self.b.update(whole, at, self._total(instr.result, [part, d])))
+
+    def _index_if(self, instr: Instr, d: Value) -> None:
+        """The element's adjoint is added, once or not at all."""
+        cond, x, *at = map(self.forward, instr.operands)
+        once = self.b.convert(cond, I64)
+        tensor = instr.operands[1]
+        whole = self.current(tensor)
+        into = self.zeros(tensor) if whole is None else whole
+        self.replace(tensor, self.b.scatter(into, [once], lambda b, _: (*at, d)))
 
     def _update(self, instr: Instr, d: Value) -> None:
         x, *indices, part = instr.operands

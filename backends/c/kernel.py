@@ -18,6 +18,7 @@ from tlc.backends.c.words import LESS, TYPES, UNARY, Names, Text, call, infix, l
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
+from tlc.ssa.lower_state import zero_of
 from tlc.tensor.kernel.calls import applied, expressions
 from tlc.tensor.kernel.ir import (
     Apply,
@@ -315,6 +316,8 @@ class _Printer:
                 return literal(e.value, e.elem)
             case Var():
                 return self.expr(self.standing[e.name]) if e.name in self.standing else Text(self.env[e.name])
+            case Load() if e.guard is not None:
+                return self.choice(e, e.guard, Load(e.buffer, e.indices), Const(zero_of(e.elem), e.elem))
             case Load():
                 return self.place(e.buffer, e.indices)
             case Apply():
@@ -334,7 +337,7 @@ class _Printer:
             self.hoisted[e] = Text(name)
         return self.hoisted[e]
 
-    def choice(self, e: Op, cond: Expr, a: Expr, b: Expr) -> Text:
+    def choice(self, e: Op | Load, cond: Expr, a: Expr, b: Expr) -> Text:
         c = self.expr(cond)
         if c == FALSE:
             return self.expr(b)

@@ -19,7 +19,7 @@ from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.index import Indices
 from tlc.backends.c.kernel import Callee, can_stop, comment
 from tlc.backends.c.scalar import emit, widened
-from tlc.backends.c.words import PRODUCT, SUM, TYPES, UNARY, Names, Text, call, cast, infix, literal
+from tlc.backends.c.words import PRODUCT, SUM, TYPES, UNARY, Names, Text, call, cast, choice, infix, literal
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
@@ -153,7 +153,8 @@ class _Printer:
     def run(self) -> str:
         f = self.function
         order = reverse_postorder(f.body)
-        self.labels = {b: f"{Names().of(b.name or 'block')}{k}" for k, b in enumerate(order)}
+        labels = Names()
+        self.labels = {b: labels.of(b.name or "block") for b in order}
         joined = [v for b in order[1:] if len(self.into[b]) != 1 for v in b.params]
         for v in joined:
             self.values[v] = self.parts_named(v)
@@ -216,11 +217,14 @@ class _Printer:
         """Values that are read outside of the braces in which they are named become variables of the function."""
         far = set(_far(items))
         self.variables += [(t, n) for t, n in _lets(items) if n in far]
+        read = set(_words(items))
 
         def change(items: list[Item]) -> list[Item]:
             out: list[Item] = []
             for x in items:
                 match x:
+                    case Let(_, name, value) if name not in read:
+                        out += [Line(f"{value};")] if _acts(value, self.callees) else []
                     case Let(_, name, value) if name in far:
                         out.append(Line(f"{name} = {value};"))
                     case control.If(cond, then, other):
@@ -496,6 +500,11 @@ class _Printer:
         else:
             self.give(instr.result, Text(f"{self.values[x][0]}[{self.flat(x, indices)}]"))
 
+    def op_index_if(self, instr: Instr) -> None:
+        cond, x, *indices = instr.operands
+        element = Text(f"{self.values[x][0]}[{self.flat(x, indices)}]")
+        self.give(instr.result, choice(self.one(cond), element, literal(0, x.type.elem)))
+
     def op_update(self, instr: Instr) -> None:
         x, *indices, v = instr.operands
         if not x.type.rank:
@@ -648,6 +657,11 @@ def _words(items: list[Item]) -> list[str]:
             case _:
                 pass
     return out
+
+
+def _acts(value: str, callees: Mapping[str, Callee]) -> bool:
+    """Whether an expression does more than to give a value: it calls a function of the program, or takes from the tape."""
+    return bool({"pop", *(c.name for c in callees.values())} & set(re.findall(r"[A-Za-z_]\w*(?=\()", value)))
 
 
 def _far(items: list[Item]) -> list[str]:

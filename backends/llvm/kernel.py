@@ -145,6 +145,16 @@ def _needed(s: For, before: list[Let]) -> list[Let]:
     return needed[::-1]
 
 
+def conjuncts(cond: Expr) -> Iterator[Expr]:
+    """What a condition is the conjunction of."""
+    match cond:
+        case Op("and", Elem.BOOL, (a, b)):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case _:
+            yield cond
+
+
 def _mentions(e: Expr, var: Var) -> bool:
     return any(x == var for x in subexpressions(e))
 
@@ -176,6 +186,7 @@ class _Printer:
     can_stop: bool = False
     before: list[Let] = field(default_factory=list)  # what was bound so far around the place that is printed
     parts: list[str] = field(default_factory=list)  # the functions of parallel loops
+    zeros: int = 0  # how many bytes of zeros are read where a guard does not hold
 
     # ------------------------------------------------------------ the function
 
@@ -187,6 +198,8 @@ class _Printer:
             self.code.start("stopped")
             self.code.put("ret i32 1")
         head = f"define i32 {kernel_symbol(self.kernel.name)}({', '.join(params)}) nounwind {{"
+        if self.zeros:
+            self.parts.insert(0, f'@"k.{self.kernel.name}.zeros" = internal constant [{self.zeros} x i8] zeroinitializer, align 64\n')
         return "".join([*self.parts, f"{head}\nentry:\n{self.code.text()}\n}}\n"])
 
     def parameters(self) -> list[str]:
@@ -230,6 +243,7 @@ class _Printer:
         entry = f'define internal void @"{name}"(ptr %env, i64 %first, i64 %last) nounwind {{'
         call = f'  call void @"{name}.part"({passed})\n  ret void'
         self.parts.append("\n".join([entry, *loads, call, "}", part.part(s, name, params, self.before), ""]))
+        self.zeros = max(self.zeros, part.zeros)
 
     def trips(self, length: str, step: int) -> str:
         """How many steps lie in a length, none if it is negative."""
@@ -535,8 +549,10 @@ class _Printer:
 
     def load(self, e: Load) -> Word:
         memory, elem = self.memory[e.buffer.name], e.buffer.elem
-        at = self.address(e.buffer, e.indices)
         place = self.code.shared if memory.fixed else self.code.here
+        if e.guard is not None:
+            return self.guarded(e, e.guard, place)
+        at = self.address(e.buffer, e.indices)
         if memory.lanes > 1 or at.kind == "uniform":
             text = f"load {storage(elem, memory.lanes)}, ptr {at.pointer}, align {elem.bytes}"
             return self.from_storage(place(text), elem, memory.lanes)
@@ -549,13 +565,46 @@ class _Printer:
             text = self.masked("gather" if at.kind == "scattered" else "load", elem, type, at)
         return self.from_storage(place(text), elem, vector.lanes)
 
-    def masked(self, name: str, elem: Elem, result: str, at: Address, value: str = "") -> str:
+    def guarded(self, e: Load, guard: Expr, place: Callable[[str], str]) -> Word:
+        """A load under a condition. What of that is the same for all lanes chooses between the address and one where zeros lie; what varies
+        with the lane is a mask.
+        """
+        elem, lanes = e.elem, self.vector.lanes if self.vector else 1
+        same, varying = "", self.vector.mask if self.vector else None
+        for c in conjuncts(guard):
+            word = self.word(self.value(c))
+            if word.text == "false":
+                return Word(literal(False if elem is Elem.BOOL else 0, elem), elem)
+            if word.lanes > 1:
+                varying = word.text if varying is None else self.code.ins(f"and {register(Elem.BOOL, lanes)} {varying}, {word.text}")
+            elif word.text != "true":
+                same = self.code.ins(f"and i1 {same}, {word.text}") if same else word.text
+        at = self.address(e.buffer, e.indices)
+        if at.kind == "uniform" and varying is not None and varying != (self.vector.mask if self.vector else None):
+            pointers = self.code.ins(f"getelementptr i8, ptr {at.pointer}, <{lanes} x i64> zeroinitializer")
+            at = Address("scattered", pointers, at.flat)
+        if at.kind == "scattered" and same:
+            spread = self.spread(Word(same, Elem.BOOL), lanes).text
+            varying = spread if varying is None else self.code.ins(f"and {register(Elem.BOOL, lanes)} {varying}, {spread}")
+        elif same:
+            self.zeros = max(self.zeros, lanes * elem.bytes)
+            at = replace(at, pointer=self.code.ins(f'select i1 {same}, ptr {at.pointer}, ptr @"k.{self.kernel.name}.zeros"'))
+        if at.kind == "uniform":
+            return self.from_storage(place(f"load {storage(elem)}, ptr {at.pointer}, align {elem.bytes}"), elem, 1)
+        type = storage(elem, lanes)
+        if at.kind == "contiguous" and varying is None:
+            text = f"load {type}, ptr {at.pointer}, align {elem.bytes}"
+        else:
+            text = self.masked("gather" if at.kind == "scattered" else "load", elem, type, at, mask=varying)
+        return self.from_storage(place(text), elem, lanes)
+
+    def masked(self, name: str, elem: Elem, result: str, at: Address, value: str = "", mask: str | None = None) -> str:
         """A call of `llvm.masked.load`, `store`, `gather` or `scatter` for the active lanes; lanes that are not active load zeros."""
         assert self.vector is not None
         lanes = self.vector.lanes
         scattered = at.kind == "scattered"
         pointers = f"<{lanes} x ptr> {at.pointer}" if scattered else f"ptr {at.pointer}"
-        mask = f"<{lanes} x i1> {self.vector.mask or 'splat (i1 true)'}"
+        mask = f"<{lanes} x i1> {mask or self.vector.mask or 'splat (i1 true)'}"
         base = "i8" if elem is Elem.BOOL else scalar.MANGLED[elem]
         overload = f"v{lanes}{base}.{f'v{lanes}p0' if scattered else 'p0'}"
         before, after = (f"{storage(elem, lanes)} {value}, ", "") if value else ("", f", {result} zeroinitializer")

@@ -48,10 +48,9 @@ def _stored(array: Array, elem: Elem) -> Array:
 
 
 def _argument(value: Any, elem: Elem) -> tuple[Any, Any]:
-    """A scalar as C passes it: a real of 16 bits stands in the low half of the register of an f32."""
+    """A scalar as C passes it; a real of 16 bits travels as its bits."""
     if elem in (Elem.F16, Elem.BF16):
-        bits = np.uint32(to_memory(value) if elem is Elem.BF16 else np.float16(value).view(np.uint16))
-        return ctypes.c_float, float(bits.view(np.float32))
+        return ctypes.c_uint16, int(to_memory(value) if elem is Elem.BF16 else np.float16(value).view(np.uint16))
     if elem in C_TYPES:
         return C_TYPES[elem], value.item()
     return ctypes.c_uint64, int(value)

@@ -40,7 +40,8 @@ import numpy as np
 
 from tlc.backends.context import Reason, offset
 from tlc.backends.x86.code import Code, Link, Relocation
-from tlc.backends.x86.emit import EMIT, MOV32_I, MOV_I, R15, RAX, RSP, Label
+from tlc.backends.x86.emit import EMIT
+from tlc.backends.x86.emitter import MOV32_I, MOV_I, R15, RAX, RSP, Label
 from tlc.backends.x86.forms import CONDITIONS, FORMS, Form, Memory, Value, encode, text
 from tlc.backends.x86.ops import ROWS
 from tlc.backends.x86.registers import CALLEE_SAVED
@@ -102,7 +103,7 @@ _ALWAYS = -1
 
 
 class _Assembler:
-    """Implements `emit.Emitter`."""
+    """Implements `emitter.Emitter`."""
 
     def __init__(self, listing: Listing | None) -> None:
         self.code = Code(b"")
@@ -286,7 +287,7 @@ class _Assembler:
             if not any(isinstance(o, Memory) for o in operands):
                 self.compared = form, operands
 
-    def tell(self, register: int, width: int, equality: bool) -> bool:
+    def tells(self, register: int, width: int, equality: bool) -> bool:
         if self.result is None or self.result[0] != register:
             return False
         _, of, logical = self.result

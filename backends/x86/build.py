@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 from tlc.backends import cpu
@@ -38,14 +39,22 @@ def build(
     """`main` and what it needs as machine code; objects that `store` has are not compiled again. `check` proves every step."""
     tables = Tables()
     machine = select_reached(module, kernels, tables, check, watcher)
+    executable = finish(machine, tables, store, registers, check, watcher)
+    if not any(i.op == "run" for f in module.functions.values() for i in walk(f.body)):
+        return executable
+    with watcher.stage("llvm"):
+        return replace(executable, objects={**executable.objects, **_kernels(module, kernels, tables, store)})
+
+
+def finish(
+    machine: mir.Module, tables: Tables, store: Store, registers: str = "all", check: bool = False, watcher: Watcher = NOBODY
+) -> Executable:
+    """Machine IR, the functions that are not allocated yet among them, as machine code without kernels."""
     allocate_all(machine, registers, check, watcher)
     with watcher.stage("encode"):
         code = with_entry(assemble(machine))
         data = elf.write(code)
     objects = {hashlib.sha256(data).hexdigest(): data}
-    if any(i.op == "run" for f in module.functions.values() for i in walk(f.body)):
-        with watcher.stage("llvm"):
-            objects |= _kernels(module, kernels, tables, store)
     if _needs_support(code, tables):
         with watcher.stage("llvm"):
             key, data = _support(store)
@@ -54,10 +63,13 @@ def build(
 
 
 def machine_ir(module: Module, kernels: Mapping[str, Kernel]) -> str:
-    """Machine IR before allocation, for people."""
+    """Machine IR before allocation, with the tables that it refers to: it can be run."""
+    from tlc.backends.tables_text import print_tables
     from tlc.regalloc.text import print_module
 
-    return print_module(select_reached(module, kernels, Tables()), TARGET)
+    tables = Tables()
+    text = print_module(select_reached(module, kernels, tables), TARGET)
+    return f"{print_tables(tables)}\n{text}"
 
 
 def assembly(module: Module, kernels: Mapping[str, Kernel], registers: str = "all") -> str:
@@ -65,7 +77,7 @@ def assembly(module: Module, kernels: Mapping[str, Kernel], registers: str = "al
     from tlc.backends.x86.listing import listing
 
     machine = select_reached(module, kernels, Tables())
-    stats = allocate_all(machine, registers)
+    allocate_all(machine, registers)
     return listing(machine)
 
 
@@ -88,7 +100,7 @@ def allocate_all(machine: mir.Module, registers: str = "all", check: bool = Fals
     """Give every operand its place. `registers` may be "few": three of each bank."""
     env = TARGET.few if registers == "few" else TARGET.env
     with watcher.stage("registers"):
-        stats = {name: allocate(f, TARGET, env, check) for name, f in machine.functions.items()}
+        stats = {name: allocate(f, TARGET, env, check) for name, f in machine.functions.items() if not f.allocated}
     for name, row in stats.items():
         watcher.note(name, row.counts())
 

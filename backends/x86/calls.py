@@ -15,7 +15,6 @@ from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.types import Elem
 from tlc.regalloc.ir import Bank, Reg, VReg
 from tlc.ssa.ir import Function, Instr, Type, Value
-from tlc.tensor.kernel.calls import applied
 
 # ---------------------------------------------------------------- own functions
 
@@ -157,7 +156,7 @@ def run(s: Selector, instr: Instr) -> None:
             args.append(s.make("lea", mem=cells[-1][1], w=64))
     args += [s.reg(v) if v.type.rank else _for_c(s, v) for v in inputs]
     s.needs(first + len(cells))
-    call_c(s, f"k.{kernel.name}", args, checked=bool(applied(kernel)))
+    call_c(s, f"k.{kernel.name}", args, checked=s.may_stop(kernel))
     for r, mem in cells:
         if s.asked(r):
             load_element(s, s.reg(r), mem, r.type.elem)

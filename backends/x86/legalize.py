@@ -3,22 +3,29 @@
 Requires  host SSA. Works in place; afterwards no function holds an op of `EXPANDED` on the element types that its row names.
 Preserves every bit of every value.
 
-Elementary functions become their expansions (`frontend/elementary.py`), `sign` a choice, `//` of reals `floor` of the quotient and `%` of
-reals the C library's `fmod`, which is exact, with the sign and the zeros of LANGUAGE:
+Elementary functions become their expansions (`frontend/elementary.py`), many uses of one a function of its own, which is called; `sign` a
+choice, `//` of reals `floor` of the quotient and `%` of reals the C library's `fmod`, which is exact, with the sign and the zeros of
+LANGUAGE:
 
     %y = mod %a, %b : f64   ->   %r = foreign %a, %b {symbol = "fmod"};  %r + %b if their signs differ, a zero with the sign of %b, ..
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tlc.frontend import elementary
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import INTS, REALS, Elem
-from tlc.ssa.ir import Instr, Module, Type, Value
+from tlc.ssa.builder import new_function
+from tlc.ssa.ir import Instr, Module, Type, Value, walk
+
+Key = tuple[str, Elem]  # an op and its element type
+
+MOST = 4  # how often an elementary function is expanded in place
 
 
 class SsaArith:
@@ -118,17 +125,54 @@ EXPANDED: dict[str, tuple[tuple[Elem, ...], Expansion]] = {
 
 def legalize(module: Module) -> None:
     """Expand what x86 has no instructions for, in place."""
-    for f in module.functions.values():
+    often = _used_often(module)
+    shared = {key: _function(module, *key) for key in often}
+    for f in list(module.functions.values()):
+        calls = {} if f.name in shared.values() else shared
         for block in f.blocks:
             if any(i.op in EXPANDED for i in block.instrs):
-                block.instrs = [j for i in block.instrs for j in _legal(i)]
+                block.instrs = [j for i in block.instrs for j in _legal(i, calls)]
 
 
-def _legal(instr: Instr) -> list[Instr]:
-    elems, expansion = EXPANDED.get(instr.op, ((), None))
-    if expansion is None or instr.operands[0].type.elem not in elems:
+def _legal(instr: Instr, shared: Mapping[Key, str]) -> list[Instr]:
+    """What stands for an instruction: itself, a call of its function, or its expansion."""
+    if not _is_expanded(instr):
         return [instr]
-    arith = SsaArith(instr)
-    instr.result.replace_by(expansion(arith, instr.result.type.elem, *instr.operands))
+    arith, elem = SsaArith(instr), instr.result.type.elem
+    callee = shared.get((instr.op, elem))
+    if callee is not None:
+        value = arith.put("call", elem, instr.operands, {"callee": callee})
+    else:
+        value = EXPANDED[instr.op][1](arith, elem, *instr.operands)
+    instr.result.replace_by(value)
     instr.operands = ()
     return arith.written
+
+
+def _is_expanded(instr: Instr) -> bool:
+    return instr.op in EXPANDED and instr.operands[0].type.elem in EXPANDED[instr.op][0]
+
+
+# ---------------------------------------------------------------- functions of their own
+
+
+def _used_often(module: Module) -> list[Key]:
+    """Elementary functions of reals that would be expanded more often than is good for the size of the code."""
+    uses = Counter(
+        (i.op, i.result.type.elem)
+        for f in module.functions.values()
+        for i in walk(f.body)
+        if _is_expanded(i) and SCALAR_OPS[i.op].elementary and i.result.type.elem.is_real
+    )
+    return [key for key, count in uses.items() if count > MOST]
+
+
+def _function(module: Module, op: str, elem: Elem) -> str:
+    """A function of the module that computes one op; its name."""
+    name = f"{op}.{elem}"
+    while name in module.functions:
+        name += "_"
+    type = Type(elem)
+    _, b = new_function(name, [("", type)] * SCALAR_OPS[op].arity, [type], module)
+    b.ret(b.op(op, *b.block.params))
+    return name

@@ -41,6 +41,11 @@ class Parts:
             part = self._same[part]
         return part
 
+    def source(self, value: Value) -> Value | None:
+        """What a scalar is, where its instruction only passes it on."""
+        found = _source((value, 0))
+        return None if found is None else found[0]
+
     def maker(self, value: Value) -> Instr | None:
         """The instruction that computes a scalar, behind all that only pass it on."""
         owner = self.of(value)[0].owner

@@ -93,15 +93,40 @@ def loaded_here(s: Selector, value: Value, w: int) -> bool:
 
 
 def _add(s: Selector, instr: Instr) -> None:
-    if not instr.result.type.elem.is_real:
-        for a, b in (instr.operands, instr.operands[::-1]):
-            scaled = _scaled(s, b)
-            if scaled is not None and s.immediate(a) is None:
-                value, scale = scaled
-                mem = Address(s.reg(a), s.reg(value), scale)
-                s.ins("lea", s.result(instr), mem=mem, w=width(instr.result.type.elem))
-                return
-    _binary("fadd", "add", True)(s, instr)
+    """Sums of two values, one of them times 2, 4 or 8, and a constant are one address."""
+    elem = instr.result.type.elem
+    if elem.is_real:
+        _real_binary(s, instr, "fadd", instr.operands[0], instr.operands[1], commutative=True)
+        return
+    for a, b in (instr.operands, instr.operands[::-1]):
+        imm = s.immediate(b)
+        mem = _scaled_sum(s, a, b) if imm is None else _sum_and_constant(s, a, imm)
+        if mem is not None:
+            s.ins("lea", s.result(instr), mem=mem, w=width(elem))
+            return
+    _integer_binary(s, instr, "add", instr.operands[0], instr.operands[1], commutative=True)
+
+
+def _scaled_sum(s: Selector, a: Value, b: Value) -> Address | None:
+    """a + b as an address, where b is another value times 2, 4 or 8."""
+    scaled = _scaled(s, b)
+    return None if scaled is None or s.immediate(a) is not None else Address(s.reg(a), s.reg(scaled[0]), scaled[1])
+
+
+def _sum_and_constant(s: Selector, a: Value, imm: int) -> Address | None:
+    """a + a constant as an address, where a is the sum of two values, or one times 3, 5 or 9, for this reader only."""
+    inner = s.producer(a, "add", "mul")
+    if inner is None or inner.result.type.elem is not a.type.elem or not s.only_here(a):
+        return None
+    x, y = inner.operands
+    if s.immediate(x) is not None:
+        x, y = y, x
+    factor = s.immediate(y)
+    if inner.op == "mul":
+        return Address(s.reg(x), s.reg(x), factor - 1, imm) if factor in (3, 5, 9) else None
+    if factor is not None or any(loaded_here(s, v, a.type.elem.width) for v in (x, y)):
+        return None
+    return Address(s.reg(x), s.reg(y), 1, imm)
 
 
 def _scaled(s: Selector, value: Value) -> tuple[Value, int] | None:

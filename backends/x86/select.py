@@ -233,7 +233,7 @@ FORMS: dict[str, Callable[[Selector, Instr], None]] = {
 }  # fmt: skip
 
 # Ops of earlier stages: none reaches a host backend.
-GONE = frozenset({"tabulate", "reduce", "scatter", "grad", "get", "set", "launch"})
+GONE = frozenset({"tabulate", "reduce", "scatter", "index_if", "grad", "get", "set", "launch"})
 
 _unselected = set(SSA_ROWS) ^ (set(FORMS) | GONE)
 assert not _unselected, f"ops of host SSA that x86 does not select, or forms without an op: {sorted(_unselected)}"

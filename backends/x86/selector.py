@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from tlc.backends.program import Site, Tables
@@ -35,6 +34,7 @@ from tlc.ssa.dominance import dominance
 from tlc.ssa.ir import Block, Function, Instr, Terminator, Value
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.ops import ROWS
+from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 
 # What may write to the memory of tensors, or give it back: no load is delayed past these.
@@ -43,15 +43,9 @@ WRITES = frozenset({"store", "update", "call", "run", "alloc", "copy", "free", "
 # What is written whether or not somebody reads a result. (`copy`, `index` and `reshape` make buffers, which are freed.)
 ACTING = frozenset({"store", "update", *(name for name, row in ROWS.items() if row.effect != "none")})
 
-
 Division = tuple[Block, Elem, Part, Part]
 Pairs = Sequence[tuple[VReg, Reg]]
 Targets = Sequence[tuple[ir.Block, tuple[VReg, ...]]]
-
-
-def plus(address: Address, bytes: int) -> Address:
-    """An address some bytes behind another."""
-    return replace(address, offset=address.offset + bytes)
 
 
 def outgoing(word: int) -> Address:
@@ -82,12 +76,17 @@ class Selector:
         self.epoch: dict[Instr | Terminator, int] = {}  # how many instructions of the block before it may write memory
         self.divisions: dict[Division, list[Instr]] = {}  # by variables, of the same numbers in one block
         self.forced: set[Instr] = set()  # what is written though nobody asked for its result itself
+        self._stopping: dict[str, bool] = {}
         self.facts = Facts()
         self.now: list[Inst] = []
         self.block: Block = function.body.entry
         self.here: Instr | Terminator | None = None
         self.span: Span = NOWHERE
         self.extents: dict[Part, list[Block]] = {}  # words that are extents, and where tensors with them are made
+        self._survey()
+
+    def _survey(self) -> None:
+        """Note of every block what later questions are about."""
         for block in self.parts.order:
             count = 0
             for v in (*block.params, *(r for i in block.instrs for r in i.results)):
@@ -112,10 +111,6 @@ class Selector:
         if found is None:
             found = self.registers[part] = self.new(words(part[0].type)[part[1]].bank, part[0].name)
         return found
-
-    def all(self, value: Value) -> list[VReg]:
-        """All words of a value."""
-        return [self.reg(value, k) for k in range(len(words(value.type)))]
 
     def result(self, instr: Instr, k: int = 0, word: int = 0) -> VReg:
         """The register that a result of the instruction being selected goes to."""
@@ -162,7 +157,7 @@ class Selector:
         return self.integer(self.number(literal, elem), word(elem).width)
 
     def integer(self, number: int, width: int = 64) -> VReg:
-        """A register with an integer. Short ones are made where they are read."""
+        """A register with an integer. What an instruction can hold is made where it is read."""
         if fits(number):
             return self.make("mov_i", imm=number, w=width)
         return self._long((number, width), lambda: self.make("mov_i", imm=number, w=width))
@@ -197,13 +192,12 @@ class Selector:
 
     def only_here(self, value: Value) -> bool:
         """Whether a value is read once in the program: then its reader may compute it."""
-        while True:
-            if sum(value.uses.values()) != 1 or self.asked(value):
-                return False
-            owner = value.owner
-            if not isinstance(owner, Instr) or self.parts.of(value)[0] is value:
-                return True
-            value = owner.operands[0]
+        while sum(value.uses.values()) == 1 and not self.asked(value):
+            source = self.parts.source(value)
+            if source is None:
+                return self.parts.of(value)[0] is value  # not so of a parameter that is another value
+            value = source
+        return False
 
     def dies(self, value: Value) -> bool:
         """Whether nothing behind reads the value, as far as is known: then its register may be written over."""
@@ -262,8 +256,9 @@ class Selector:
         """Whether an integer is known not to be 0 here."""
         if self.at_least(value, 1):
             return True
-        if any(c.op == "ne" and 0 in (const_of(c.a), const_of(c.b)) for c in self.facts.conditions.about(value, self.where())):
-            return True
+        for c in self.facts.conditions.about(value, self.where()):  # the value may be a part of a side only
+            if c.op == "ne" and ((c.a is value and const_of(c.b) == 0) or (c.b is value and const_of(c.a) == 0)):
+                return True
         return self.facts.proved(ZERO.plus(self.facts.form(value), -1).more(-1), self.where())
 
     def where(self) -> Place:
@@ -319,6 +314,12 @@ class Selector:
     def needs(self, words: int) -> None:
         """Calls pass so many words of the frame."""
         self.out.outgoing = max(self.out.outgoing, words)
+
+    def may_stop(self, kernel: Kernel) -> bool:
+        """Whether a kernel says how it ended: one that calls functions."""
+        if kernel.name not in self._stopping:
+            self._stopping[kernel.name] = bool(applied(kernel))
+        return self._stopping[kernel.name]
 
     # ------------------------------------------------------------ failures
 

@@ -295,6 +295,11 @@ class _Region:
                 self.builder.readers.add(instr)
                 view = self.builder.view(instr.operands[0])
                 self.values[instr.result] = load(view.tensor, [self.value(v) for v in instr.operands[1:]], view.shape)
+            case "index_if":
+                self.builder.readers.add(instr)
+                cond, tensor, *indices = instr.operands
+                view = self.builder.view(tensor)
+                self.values[instr.result] = load(view.tensor, [self.value(v) for v in indices], view.shape, self.value(cond))
             case "dim":
                 number = instr.attrs["axis"]
                 assert isinstance(number, int)

@@ -464,8 +464,10 @@ def straightened(node: Node) -> Node:
     ranges = Ranges(node.domain)
 
     def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
-        if e.op != "load" or not divisions(args):
+        rank = len(e.data.shape) if e.op == "load" else 0
+        if e.op != "load" or not divisions(args[:rank]):
             return rebuild(e, args) if args else e
+        args, guard = args[:rank], args[rank:]
         flat = ranges.simplify(flatten(args, e.data.shape))
         size = const(1)
         for n in e.data.shape:
@@ -473,7 +475,7 @@ def straightened(node: Node) -> Node:
         own = ranges.simplify_all(unflatten(flat, e.data.tensor.shape))
         ways = [(args, e.data.shape), (own, e.data.tensor.shape), ((flat,), (ranges.simplify(size),))]
         best, shape = min(ways, key=lambda way: divisions(way[0]))
-        return load(e.data.tensor, best, shape)
+        return load(e.data.tensor, best, shape, *guard)
 
     roots = (*node.roots, *node.domain)
     changed = dict(zip(roots, transform(roots, change), strict=True))

@@ -102,6 +102,9 @@ class _Run:
                 case "load":
                     shape = [int(self.eval([n], {})[0]) for n in e.data.shape]
                     array = np.asarray(self.values[e.data.tensor]).reshape(shape)
+                    if e.guard is not None:
+                        done[e] = self.guarded(e, array, args)
+                        continue
                     if not all(np.all((i >= 0) & (i < n)) for i, n in zip(args, shape, strict=True)):
                         raise InternalError(f"an index of `{e.data.tensor.name}` is out of range", "graph interpreter")
                     done[e] = array[tuple(args)] if args else array[()]
@@ -110,6 +113,16 @@ class _Run:
                 case _:
                     done[e] = SCALAR_OPS[e.op].evaluate(e.elem, *args)
         return [done[r] for r in roots]
+
+    def guarded(self, e: Expr, array: Array, args: list[Any]) -> Any:
+        """A load where its guard holds, 0 elsewhere."""
+        *indices, guard = np.broadcast_arrays(*args)
+        out = np.zeros(guard.shape, array.dtype)
+        at = tuple(i[guard] for i in indices)
+        if not all(np.all((i >= 0) & (i < n)) for i, n in zip(at, array.shape, strict=True)):
+            raise InternalError(f"a guarded index of `{e.data.tensor.name}` is out of range", "graph interpreter")
+        out[guard] = array[at]
+        return out[()]
 
     def applied(self, e: Expr, args: list[Any]) -> Any:
         if self.apply is None:

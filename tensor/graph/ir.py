@@ -31,7 +31,9 @@ class Expr:
     """A scalar expression. `op` is a scalar op, or one of
 
     const   data is the value          axis    data is its number            scalar  data is a Scalar
-    load    data is a View             apply   data is a function's name     whole   data is a Tensor; an argument of `apply` only
+    load    data is a View; of the args the first are the indices, one a dimension; a last one more is the guard, a bool: where it
+            does not hold, nothing is read (the indices may lie out of range), and the value is 0
+                                       apply   data is a function's name     whole   data is a Tensor; an argument of `apply` only
     acc     data is its number
     """
 
@@ -46,6 +48,16 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.data if self.data is not None else ''}{self.args or ''}>"
+
+    @property
+    def indices(self) -> tuple[Expr, ...]:
+        """Of a load, where it reads."""
+        return self.args[: len(self.data.shape)]
+
+    @property
+    def guard(self) -> Expr | None:
+        """Of a load, the condition under which it reads, if it has one."""
+        return self.args[-1] if len(self.args) > len(self.data.shape) else None
 
     @property
     def value(self) -> int | None:
@@ -211,10 +223,19 @@ def acc(number: int, elem: Elem) -> Expr:
     return _intern("acc", elem, (), number)
 
 
-def load(tensor: Tensor, indices: Sequence[Expr], shape: Sequence[Expr] | None = None) -> Expr:
+def load(tensor: Tensor, indices: Sequence[Expr], shape: Sequence[Expr] | None = None, guard: Expr | None = None) -> Expr:
     view = View(tensor, tensor.shape if shape is None else tuple(shape))
     assert len(view.shape) == len(indices), (tensor.name, len(view.shape), len(indices))
-    return _intern("load", tensor.elem, tuple(indices), view)
+    if guard is not None and guard.op == "const":
+        if not guard.data:
+            return zero(tensor.elem)
+        guard = None
+    return _intern("load", tensor.elem, (*indices, *(() if guard is None else (guard,))), view)
+
+
+def zero(elem: Elem) -> Expr:
+    """What a load gives whose guard does not hold."""
+    return const(False if elem is Elem.BOOL else 0.0 if elem.is_real else 0, elem)
 
 
 def apply(function: str, elem: Elem, args: Sequence[Expr]) -> Expr:
@@ -252,6 +273,12 @@ def op(name: str, *args: Expr, elem: Elem | None = None) -> Expr:
                 pass
     if name == "select" and args[0].op == "const":
         return args[1] if args[0].data else args[2]
+    if elem is Elem.BOOL and name in ("and", "or"):
+        for a, b in (args, args[::-1]):
+            if a.op == "const":
+                return b if a.data == (name == "and") else a
+        if args[0] is args[1]:
+            return args[0]
     return _intern(name, elem, tuple(args))
 
 
@@ -260,7 +287,8 @@ def rebuild(e: Expr, args: Sequence[Expr], view: View | None = None) -> Expr:
     match e.op:
         case "load":
             v: View = view or e.data
-            return load(v.tensor, args, v.shape)
+            rank = len(e.data.shape)
+            return load(v.tensor, args[:rank], v.shape, args[rank] if len(args) > rank else None)
         case "apply":
             return apply(str(e.data), e.elem, args)
         case "const" | "axis" | "scalar" | "whole" | "acc":

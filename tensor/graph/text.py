@@ -15,7 +15,7 @@
 
 Expressions are written as in kernels (`tensor/kernel/text.py`); `acc0` is the result of the reduction. A `view` is a
 tensor's memory in another shape. `let` names what is used more than once. A node with several results has them separated
-by commas; `scatter base at e, e` stands before `yield` in one that scatters.
+by commas; `x[e if c]` is a guarded load; `scatter base at e, e` stands before `yield` in one that scatters.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class _Printer:
                 self.scalars[e.data] = None
                 return kernel.Var(e.data.name, e.elem)
             case "load":
-                return kernel.Load(self.buffer(e.data), tuple(self.convert(a) for a in e.args))
+                guard = None if e.guard is None else self.convert(e.guard)
+                return kernel.Load(self.buffer(e.data), tuple(self.convert(a) for a in e.indices), guard)
             case "apply":
                 args = tuple(kernel.Buffer(a.data.name, a.elem, ()) if a.op == "whole" else self.convert(a) for a in e.args)
                 return kernel.Apply(e.data, e.elem, args)
@@ -273,7 +274,8 @@ class _Parser(Parser):
                 return axis(int(name[1:]))
             case kernel.Load():
                 view = self.views[e.buffer.name]
-                return load(view.tensor, tuple(map(self.convert, e.indices)), view.shape)
+                guard = None if e.guard is None else self.convert(e.guard)
+                return load(view.tensor, tuple(map(self.convert, e.indices)), view.shape, guard)
             case kernel.Apply():
                 args = [whole(self.views[a.name].tensor) if isinstance(a, kernel.Buffer) else self.convert(a) for a in e.args]
                 return apply(e.function, e.elem, args)

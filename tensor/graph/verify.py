@@ -7,7 +7,7 @@
     only axes before them. Shapes of tensors and views are made of constants and scalars.
  4. `acc` is read only by the outputs of a node with a reduction, and has the type that the reducer gives.
  5. A reducer fits its terms: `any` and `all` reduce bools, the others numbers; two terms only for sums of reals of order `chain`.
- 6. A load has one `i64` index a dimension. `whole` is an argument of an `apply`. Ops have operands as their rows say.
+ 6. A load has one `i64` index a dimension, and perhaps a guard, a bool that is no constant. `whole` is an argument of an `apply`. Ops have operands as their rows say.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ class _Checker:
                 self.that(e.data < len(node.domain), f"there is no axis {e.data}")
             case "load":
                 tensor: Tensor = e.data.tensor
-                self.that(len(e.args) == len(e.data.shape), f"`{tensor.name}` has not one index a dimension")
-                self.that(all(i.elem is Elem.I64 for i in e.args), f"an index of `{tensor.name}` is not an i64")
+                self.that(len(e.indices) == len(e.data.shape) >= len(e.args) - 1, f"`{tensor.name}` has not one index a dimension")
+                self.that(all(i.elem is Elem.I64 for i in e.indices), f"an index of `{tensor.name}` is not an i64")
+                self.that(e.guard is None or e.guard.elem is Elem.BOOL, f"the guard of a load of `{tensor.name}` is not a bool")
                 self.shape(e.data.shape)
             case "whole":
                 self.that(e in wholes, f"`{e.data.name}` is read as a whole")

@@ -204,6 +204,8 @@ class _Compiled:
                 if e.elem is Elem.I64:
                     return lambda frame: np.int64(frame[slot]) if isinstance(frame[slot], int) else frame[slot]
                 return lambda frame: frame[slot]
+            case Load() if e.guard is not None:
+                return self.guarded(e, e.guard)
             case Load():
                 place, slot = self.place(e.buffer, e.indices), self.slot(e.buffer.name)
                 return lambda frame: frame[slot].cells[place(frame)]
@@ -213,6 +215,26 @@ class _Compiled:
                 return lambda frame: evaluate(elem, *(a(frame) for a in args))
             case Apply():
                 return self.applied(e)
+
+    def guarded(self, e: Load, guard: Expr) -> _Eval:
+        """A load where its guard holds, 0 elsewhere; only the indices of those lanes are checked."""
+        slot, holds = self.slot(e.buffer.name), self.expr(guard)
+        parts = [self.index(i) for i in e.indices]
+        zero = DTYPES[e.elem].type(0)
+
+        def load(frame: _Frame) -> Any:
+            memory: _Memory = frame[slot]
+            where, *indices = np.broadcast_arrays(holds(frame), *(p(frame) for p in parts))
+            at = np.zeros(where.shape, np.int64)
+            for i, extent, stride in zip(indices, memory.shape, memory.strides, strict=True):
+                if (where & ((i < 0) | (i >= extent))).any():
+                    raise self.fail(f"guarded index {i} of `{e.buffer.name}` is out of range for {extent}")
+                at = at + i * stride
+            out = np.full(where.shape, zero)
+            out[where] = memory.cells[at[where]]
+            return out if out.ndim else out[()]
+
+        return load
 
     def applied(self, e: Apply) -> _Eval:
         buffers = [isinstance(a, Buffer) for a in e.args]

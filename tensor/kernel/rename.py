@@ -60,7 +60,8 @@ class _Renaming:
             case Var():
                 return self.var(e)
             case Load():
-                return Load(self.buffer(e.buffer), tuple(map(self.expr, e.indices)))
+                guard = None if e.guard is None else self.expr(e.guard)
+                return Load(self.buffer(e.buffer), tuple(map(self.expr, e.indices)), guard)
             case Apply():
                 return replace(e, args=tuple(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in e.args))
             case Op():

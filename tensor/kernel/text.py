@@ -135,7 +135,8 @@ def _expr(e: Expr, outer: int) -> str:
         case Var():
             return e.name
         case Load():
-            return f"{e.buffer.name}[{', '.join(_expr(i, 0) for i in e.indices)}]"
+            guard = "" if e.guard is None else f" if {_expr(e.guard, 0)}"
+            return f"{e.buffer.name}[{', '.join(_expr(i, 0) for i in e.indices)}{guard}]"
         case Apply():
             args = ", ".join(a.name if isinstance(a, Buffer) else _expr(a, 0) for a in e.args)
             return f"@{json.dumps(e.function)}:{e.elem}({args})"
@@ -161,7 +162,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-_BEFORE_OPERANDS = ("yield", "of", "at", "in", "by")  # words behind which an expression begins: a `-` there is a sign
+_BEFORE_OPERANDS = ("yield", "of", "at", "in", "by", "if")  # words behind which an expression begins: a `-` there is a sign
 
 
 @dataclass(frozen=True)
@@ -388,6 +389,19 @@ class Parser:
             self.eat(",")
         return tuple(out)
 
+    def load(self, buffer: Buffer) -> Load:
+        """`[i, j]`, or with a guard `[i, j if c]`; without indices the guard has no `if` before it that could be read."""
+        self.expect("[")
+        out: list[Expr] = []
+        guard: Expr | None = None
+        while not self.eat("]"):
+            if self.eat("if"):
+                guard = self.expr()
+            else:
+                out.append(self.expr())
+            self.eat(",")
+        return Load(buffer, tuple(out), guard)
+
     def expr(self, least: int = 1) -> Expr:
         left = self.primary()
         while self.token.kind == "punct" and _PRECEDENCE.get(_BY_SYMBOL.get(self.token.text, ""), 0) >= least:
@@ -412,7 +426,7 @@ class Parser:
         if name in ("true", "false"):
             return Const(name == "true", Elem.BOOL)
         if self.token.text == "[":
-            return Load(self.buffer(name), self.indices())
+            return self.load(self.buffer(name))
         if self.token.text in ("(", ":"):
             typed = self.elem() if self.eat(":") else None
             if name in {e.value for e in Elem}:

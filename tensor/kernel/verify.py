@@ -162,6 +162,10 @@ class _Verifier:
                 self.check(self.scope.get(e.name) == e, f"`{e.name}: {e.elem}` is not in scope")
             case Load():
                 self.access(e.buffer, e.indices)
+                if e.guard is not None:
+                    self.expr(e.guard)
+                    fits = e.guard.elem is Elem.BOOL and e.buffer.space is Space.GLOBAL
+                    self.check(fits, f"a guard is a bool, for a load of a global buffer: {print_expr(e)}")
             case Apply():
                 for a in e.args:
                     if isinstance(a, Buffer):
@@ -205,6 +209,8 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
         case Load():
             for a in e.indices:
                 yield from subexpressions(a)
+            if e.guard is not None:
+                yield from subexpressions(e.guard)
         case Apply():
             for x in e.args:
                 if not isinstance(x, Buffer):

@@ -24,7 +24,6 @@ from tlc.ssa.ir import Block, Instr, Module, Value
 from tlc.ssa.world import Services
 
 COUNT = int(os.environ.get("TLC_FUZZ", "4"))
-HOST = ("thread-jumps", "simplify-cfg", "checks", "loop-checks", "checks", "fold", "licm", "strength", "dce", "simplify-cfg")
 
 
 class Watched(Interpreter):
@@ -128,8 +127,8 @@ def watch(module: Module, runs: list[list[float]]) -> None:
 def test_what_is_believed_holds(seed: int) -> None:
     batch = fuzz_scalars.generate(seed)
     program = pipeline.front(Source("test.tl", batch.text))
-    runs = [list(map(float, run)) for run in batch.runs]
+    runs = [list(map(float, answers)) for _, answers in batch.runs]
     module = next(value for name, _, value in pipeline.middle(program, Options(2)) if name == "opt")
     watch(module, runs)
-    passes.run(module, HOST, verify_each=True)
+    passes.run(module, passes.HOST_LEVELS[2], verify_each=True, stage="host")
     watch(module, runs)

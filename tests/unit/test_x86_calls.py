@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tlc.backends.runtime.native import Native
 from tlc.driver import pipeline
 from tlc.driver.options import Options
+from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Source
+from tlc.frontend.types import Elem
 from tlc.ssa.interp import Stop
 
 pytestmark = pytest.mark.skipif("x86" not in pipeline.hosts(), reason="this machine has no own backend")
@@ -143,3 +146,12 @@ fn main() {
 }
 """
     assert run(text) == ["begin work 5", "end 7", "10"]
+
+
+def test_an_elementary_function_of_many_uses_is_one_function(run: Callable[[str], list[str]]) -> None:
+    """More uses than are expanded in place: each calls the same function, with the same bits."""
+    calls = ", ".join(f"exp(x / {k}.0)" for k in range(1, 8))
+    lines = run(f"fn main() {{ for i in 0..3 {{ let x = f64(i) - 0.7; print({calls}) }} }}")
+    exp = SCALAR_OPS["exp"].evaluate
+    expected = [" ".join(repr(float(exp(Elem.F64, np.float64(i - 0.7) / np.float64(k)))) for k in range(1, 8)) for i in range(3)]
+    assert lines == expected

@@ -168,7 +168,8 @@ def test_a_divisor_that_was_checked_needs_no_guard() -> None:
     unchecked = names(arithmetic("mod %x, %y"))
     not_zero = names(arithmetic("mod %x, %y", zero + "  %fine = ne %y, %zero : bool\n" + check))
     positive = names(arithmetic("mod %x, %y", zero + "  %fine = gt %y, %zero : bool\n" + check))
-    assert [n.count("choose_i.64") for n in (unchecked, not_zero, positive)] == [4, 3, 0]
+    other = names(arithmetic("mod %x, %y", zero + "  %z = add %x, %y : i64\n  %fine = ne %z, %zero : bool\n" + check))
+    assert [n.count("choose_i.64") for n in (unchecked, not_zero, positive, other)] == [4, 3, 0, 4]
 
 
 def test_multiples() -> None:
@@ -176,6 +177,9 @@ def test_multiples() -> None:
     assert names(arithmetic("mul %x, %c", constant(16))) == ["shl_i.64"]
     assert names(arithmetic("mul %x, %c", constant(7))) == ["imul_i.64"]
     assert arithmetic("add %y, %t", constant(4) + "  %t = mul %x, %c : i64\n")[0].endswith("*4]")
+    for sum, address in (("%t = add %x, %y", "*1 + 7]"), ("%t = mul %x, %three", "*2 + 7]")):
+        (lea,) = arithmetic("add %t, %c", constant(7) + f"  %three = const {{value = 3}} : i64\n  {sum} : i64\n")
+        assert lea.endswith(address)
 
 
 @pytest.mark.parametrize("bits", [7, 8, 31, 32, 63])
@@ -234,3 +238,91 @@ other:
 
 def test_what_nobody_reads_is_not_written() -> None:
     assert names(arithmetic("add %x, %y", "  %dead = mul %x, %x : i64\n  %deader = floordiv %dead, %x : i64\n")) == ["add.64"]
+
+
+NEST = """
+func @main(%n: i64) -> i64 {
+entry:
+  %zero = const {value = 0} : i64
+  %one = const {value = 1} : i64
+  jump outer(%zero, %zero, %zero)
+outer(%i: i64, %sum: i64, %unread: i64):
+  %more = lt %i, %n : bool
+  branch %more, inner(%zero, %sum), exit
+inner(%j: i64, %s: i64):
+  %again = lt %j, %i : bool
+  branch %again, body, latch
+body:
+  %s2 = add %s, %j : i64
+  %j2 = add %j, %one : i64
+  jump inner(%j2, %s2)
+latch:
+  %i2 = add %i, %one : i64
+  %unread2 = add %unread, %i : i64
+  jump outer(%i2, %s, %unread2)
+exit:
+  return %sum
+}
+"""
+
+
+def test_loops_stand_together_with_their_tests_at_the_end() -> None:
+    """Each iteration of either loop takes one jump, that of its test."""
+    heads = [line.split(" ")[0].split("(")[0].rstrip(":") for line in selected(NEST) if line.endswith(":") or " depth " in line]
+    assert heads == ["entry", "body", "inner", "latch", "outer", "exit"]
+
+
+def test_a_parameter_that_only_feeds_itself_is_gone() -> None:
+    assert not any("unread" in line for line in selected(NEST))
+    assert sum("add" in name for name in names([line for line in selected(NEST) if "=" in line])) == 3
+
+
+def test_a_counter_changes_at_the_end_of_its_loop() -> None:
+    """Though it is computed first: so it may be written over. What reads it before adds the constant in its address."""
+    lines = selected("""
+func @main(%x: i64[_]) -> i64 {
+entry:
+  %zero = const {value = 0} : i64
+  %one = const {value = 1} : i64
+  %n = dim %x {axis = 0} : i64
+  jump head(%zero, %zero)
+head(%i: i64, %sum: i64):
+  %next = add %i, %one : i64
+  %more = lt %i, %n : bool
+  branch %more, body, exit
+body:
+  %ahead = load %x, %next : i64
+  %here = load %x, %i : i64
+  %both = mul %ahead, %here : i64
+  %sum2 = add %sum, %both : i64
+  jump head(%next, %sum2)
+exit:
+  return %sum
+}
+""")
+    start = next(k for k, line in enumerate(lines) if line.startswith("body"))
+    assert names(lines[start + 1 : start + 6]) == ["load.64", "imul_m.64", "add.64", "add_i.64", "poll"]
+    assert "*8 + 8]" in "".join(lines[start + 1 : start + 3])
+
+
+def test_an_element_changes_in_place() -> None:
+    """`count[at] += 1` is one instruction; not if the element is read again."""
+    text = """
+func @main(%x: i64[_], %at: i64) -> i64[_] {
+entry:
+  %one = const {value = 1} : i64
+  %old = load %x, %at : i64
+  %new = add %old, %one : i64
+  %y = store %x, %at, %new : i64[_]
+  AGAIN
+  return %y
+}
+"""
+    assert "add_to_i.64" in names(selected(text.replace("AGAIN", "")))
+    assert "add_to_i.64" not in names(
+        selected(
+            text.replace("AGAIN", 'check %one_more {kind = "a", message = "m"}').replace(
+                "%y = store", "%one_more = eq %old, %one : bool\n  %y = store"
+            )
+        )
+    )

@@ -1,0 +1,123 @@
+"""Guarded loads: padding, rims and strides stay whole-array code and read nothing where their condition does not hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tensor_run import F32, compare, function, tensor
+from whole_program import both, options
+
+from tlc.driver import pipeline
+from tlc.frontend.source import Source
+from tlc.ssa.builder import Builder
+from tlc.ssa.ir import I64, Module, Value
+from tlc.tensor.kernel.text import print_kernels
+
+PICK = """
+fn pick(x: f32[h, w], r: i64, c: i64) -> f32 = if r >= 0 and r < h and c >= 0 and c < w { x[r, c] } else { 0.0 }
+"""
+
+PAD = """
+fn pad(x: f32[n]) -> f32[n + 2] = for[i < n + 2] if i >= 1 and i <= n { x[i - 1] } else { 0.0 }
+fn main(n: i64 = 5) {
+  let x = for[i < n] f32(i) + 1.0
+  print(sum(x))
+  print(pad(x))
+}
+"""
+
+
+def kernels(text: str) -> str:
+    program = pipeline.front(Source("test.tl", text))
+    tensors = next(value for name, _, value in pipeline.middle(program, options(program, None)) if name == "kernels")
+    return print_kernels(tensors.kernels)
+
+
+def test_padding_is_a_vector_load_with_a_condition() -> None:
+    text = kernels(PAD.replace("print(sum(x))", "print(x)"))
+    assert "[l0 - 1 if (l0 >= 1) & (l0 <= 5)]" in text
+    assert '@"' not in text  # no function is applied to each element
+
+
+@pytest.mark.parametrize("n", [5, 0, 1, 70])
+def test_padding(n: int) -> None:
+    x = [0.0, *np.arange(1.0, n + 1), 0.0]
+    assert "".join(both(PAD, {"n": n})[1:]).strip("[ ]").split() == [f"{v:.0f}." for v in x]
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 40), (0, 7), (7, 0), (1, 1), (33, 9)])
+def test_a_convolution_of_equal_size(n: int, m: int) -> None:
+    """A rim in both dimensions, of sizes that only the run knows too; the sum of products stays one chain."""
+    text = PICK + """
+fn conv(x: f32[h, w], k: f32[3, 3]) -> f32[h, w] = for[i < h, j < w] sum[p, q] k[p, q] * pick(x, i + p - 1, j + q - 1)
+fn main(n: i64 = 5, m: i64 = 40) {
+  var h = 0
+  while h < n { h += 1 }
+  let x = for[i < h, j < m] f32(i * 10 + j) * 0.37
+  print(sum(x))
+  print(sum(conv(x, for[p < 3, q < 3] f32(p) - 0.7 * f32(q))))
+  print(conv(x, for[p < 3, q < 3] f32(p) - 0.7 * f32(q)))
+}
+"""
+    both(text, {"n": n, "m": m})
+    assert "sum" not in kernels(text).split("product", 1)[1].split("{", 1)[0] and "fma" in kernels(text)
+
+
+def test_the_other_side_may_be_anything() -> None:
+    """What is no zero stays a choice; a zero on the true side is a guard of the opposite; one guard in another are both."""
+    lines = both("""
+fn main(n: i64 = 6) {
+  let x = for[i < n] f32(i) + 1.0
+  print(sum(x))
+  print(for[i < 8] if i < n { x[i] * 2.0 } else { -1.0 })
+  print(for[i < 8] if i >= n { 0.0 } else { x[i] })
+  print(for[i < 8] if i < n { if i > 1 { x[i] - x[i - 2] } else { x[i] } } else { -0.0 })
+  print(for[i < 4] if 2 * i < n and i % 2 == 0 { x[2 * i] } else { 0.0 })
+  print(for[i < 8] if i >= 1 and i <= n { i64(x[i - 1]) } else { 7 })
+  print(for[i < 8] i < n and x[i] > 2.0)
+}
+""")
+    assert lines[1:] == [
+        "[ 2.  4.  6.  8. 10. 12. -1. -1.]",
+        "[1. 2. 3. 4. 5. 6. 0. 0.]",
+        "[ 1.  2.  2.  2.  2.  2. -0. -0.]",
+        "[1. 0. 5. 0.]",
+        "[7 1 2 3 4 5 6 7]",
+        "[false false  true  true  true  true false false]",
+    ]
+
+
+def test_a_check_that_may_fail_stays() -> None:
+    lines = both("""
+fn main(n: i64 = 6) {
+  let x = for[i < n] f32(i) + 1.0
+  print(sum(x))
+  print(for[i < 8] if i > 1 { x[i] } else { 0.0 })
+}
+""")
+    assert "index 6 is out of range for a dimension of 6" in lines[-1]
+
+
+def shifted(by: int) -> Module:
+    """y[i, j] = x[i + by, j - by] where that exists."""
+
+    def body(b: Builder, x: Value, n: Value, m: Value) -> list[Value]:
+        def element(b: Builder, i: Value, j: Value) -> Value:
+            r, c = b.op("add", i, b.i64(by)), b.op("sub", j, b.i64(by))
+            bounds = [b.op("ge", r, b.i64(0)), b.op("lt", r, b.dim(x, 0)), b.op("ge", c, b.i64(0)), b.op("lt", c, b.dim(x, 1))]
+            holds = bounds[0]
+            for other in bounds[1:]:
+                holds = b.op("and", holds, other)
+            return b.op("mul", b.index_if(holds, x, r, c), b.const(3.0, F32))
+
+        return [b.tabulate([n, m], element)]
+
+    return function([tensor(2), I64, I64], [tensor(2)], body)
+
+
+@pytest.mark.parametrize("by", [0, 1, -3])
+@pytest.mark.parametrize("shape", [(4, 4), (0, 3), (5, 0), (3, 37)])
+def test_bits_of_every_form(by: int, shape: tuple[int, int]) -> None:
+    """SSA, graph and kernel say the same, and their texts are read back."""
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    compare(shifted(by), x, np.int64(6), np.int64(40))
