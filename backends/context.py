@@ -61,6 +61,7 @@ FIELDS = (
     Field("pool_size", 64),
     Field("pool_count", 64),
     Field("pool_threads", 64, WORKERS),
+    Field("profile", 64),         # where a timed run counts, see backends/timing.py
 )  # fmt: skip
 
 

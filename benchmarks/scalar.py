@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import importlib.util
 import itertools
 import json
@@ -278,6 +279,8 @@ def main() -> None:
     numba = Numba() if not args.no_numba and importlib.util.find_spec("numba") is not None else None
     if numba is None:
         print("numba is left out" if args.no_numba else "numba is not installed and is left out")
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)  # as `tlc` does
     for host in hosts:
         compile_tl("matmul", host)  # what a process pays once: the standard library, the parser's tables, LLVM
     found: dict[str, Figures] = {}

@@ -102,7 +102,7 @@ class Session:
             return typed_text.print_program(program)
         if program.main is None:
             return None
-        return next(print_() for name, print_, _ in pipeline.middle(program, self.options) if name == stage)
+        return pipeline.stage_text(program, stage, self.options, ":emit")
 
     # ------------------------------------------------------------ names
 

@@ -1,6 +1,6 @@
 """One function out of the text of a stage, for `tlc emit STAGE prog.tl --fn NAME`.
 
-In every text form a definition begins at the left margin with its keyword and its name, and goes on until the next one.
+In every text form but C a definition begins at the left margin with its keyword and its name, and goes on until the next one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ _BEGIN = re.compile(r"^(?=(?:fn|struct|const|func|asm|kernel|graph|define|declar
 _NAME = re.compile(r'(?:(?:func|asm|define)\b[^@\n]*@|(?:fn|kernel|graph) +)(?:"([^"]+)"|([\w.~]+(?:\[[^\]]*\])?))')
 
 
+_C_NAME = re.compile(r"^(?:static )?(?:inline )?\w+ \**(\w+)\(", re.MULTILINE)
+
+
 def definitions(text: str) -> list[tuple[str, str]]:
     """The name and the text of each function, kernel and graph, in order."""
+    if text.startswith("/*"):  # C: a definition stands between empty lines, comments before it
+        return [(head[1], chunk) for chunk in text.split("\n\n") if (head := _C_NAME.search(chunk))]
     chunks = [chunk.strip("\n") for chunk in _BEGIN.split(text)]
     return [(head[1] or head[2], chunk) for chunk in chunks if (head := _NAME.match(chunk))]
 

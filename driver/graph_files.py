@@ -27,6 +27,7 @@ from tlc.frontend.source import NOWHERE, Source
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
 from tlc.tensor import standalone
+from tlc.tensor.fuse import Decision
 from tlc.tensor.graph.ir import Graph, Tensor, walk
 from tlc.tensor.graph.movement import parse_movement
 from tlc.tensor.graph.text import parse_graph, print_graph
@@ -99,13 +100,13 @@ def _scalar_flag(name: str, elem: Elem) -> Flag:
     return Flag(name, Elem.I64 if elem is Elem.KEY else elem, default, "")
 
 
-def run(graph: Graph, values: Mapping[str, Value], natively: bool) -> list[str]:
-    """Compute a graph; gives lines that say what came out."""
+def run(graph: Graph, values: Mapping[str, Value], natively: bool, decisions: list[Decision] | None = None) -> list[str]:
+    """Compute a graph; gives lines that say what came out. What fusion decides is added to `decisions`."""
     given: dict[Any, Any] = {s: DTYPES[s.elem].type(values[s.name]) for s in standalone.scalars(graph)}
     for t in standalone.inputs(graph):
         given[t] = _tensor(t, tuple(standalone.extent(n, given) for n in t.shape), str(values[t.name]))
     target = cpu.vectors()
-    fused = standalone.fused(graph, target)
+    fused = standalone.fused(graph, target, decisions)
     launches = standalone.kernels(fused, target)
     results = standalone.run(fused, launches, given, _both if natively else interpret)
     return [f"{t.name} = {_text(a, t.elem)}" for t, a in results.items()]

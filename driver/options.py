@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Flags = Mapping[str, bool | int | float | str]
+
+HOSTS = ("llvm", "x86")
+REGISTERS = ("all", "few")
+
+
+def default_host() -> str:
+    """What `TLC_HOST` says, else LLVM."""
+    return os.environ.get("TLC_HOST") or "llvm"
+
+
+def default_registers() -> str:
+    """What `TLC_REGISTERS` says, else all: so that a whole run of tests may do with few."""
+    return os.environ.get("TLC_REGISTERS") or "all"
 
 
 @dataclass(frozen=True)
@@ -17,6 +31,8 @@ class Options:
     disable: tuple[str, ...] = ()
     flags: Flags | None = None
     strict: bool = False  # reductions of reals from left to right, without fused multiply-adds
-    host: str = "llvm"  # what makes machine code of the host's functions: "llvm" | "x86"
+    host: str = field(default_factory=default_host)  # what makes machine code of the host's functions, of `HOSTS`
     passes: tuple[str, ...] | None = None  # in place of the level's, behind those that every level needs
-    registers: str = "all"  # how many registers own code may use: "all" | "few" (three of each kind, for tests)
+    registers: str = field(default_factory=default_registers)  # how many own code may use: `few` is three of each kind, for tests
+    timed: bool = False  # kernels count their time (`tlc profile`)
+    flash: bool = True  # matrices between products, as in attention, live by blocks of rows

@@ -86,7 +86,7 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
     optimize(options.level)
     yield "opt", lambda: print_module(module), module
     with watch.stage("kernels"):
-        tensors = lower_tensors(module, cpu.vectors())
+        tensors = lower_tensors(module, replace(cpu.vectors(), flash=options.flash), watch.decisions)
     yield "graph", lambda: "\n".join(map(print_graph, tensors.graphs)), tensors
     yield "kernels", lambda: print_kernels(tensors.kernels), tensors
     yield from planned(tensors, options, watch)
@@ -118,11 +118,11 @@ def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch 
     if options.host == "x86":
         from tlc.backends.x86 import build as own
 
-        return own.build(tensors.module, tensors.kernels, store, options.registers, options.verify, watch)
+        return own.build(tensors.module, tensors.kernels, store, options.registers, options.verify, watch, options.timed)
     from tlc.backends.llvm import jit  # loads LLVM
 
     with watch.stage("llvm"):
-        return jit.build(llvm.emit(tensors.module, tensors.kernels), store)
+        return jit.build(llvm.emit(tensors.module, tensors.kernels, options.timed), store)
 
 
 def own_text(tensors: Tensors, options: Options, allocated: bool) -> str:
@@ -147,16 +147,22 @@ def emit(source: Source, stage: str, options: Options) -> str:
     program = check(tree)
     if stage == "typed":
         return typed_text.print_program(program)
+    return stage_text(program, stage, options, source.path)
+
+
+def stage_text(program: Program, stage: str, options: Options, title: str) -> str:
+    """The text of one stage, from `cfg` on. `title` names the program where it is not a form of this compiler's own."""
     if stage == "c":
-        return as_c(program, options, source.path)
+        return as_c(program, options, title)
     return next(text() for name, text, _ in middle(program, options) if name == stage)
 
 
 def for_c(program: Program, options: Options) -> Tensors:
     """What the C backend prints: after the memory plan. Elementary functions stay calls, for there they have names."""
     module = next(value for name, _, value in middle(program, options) if name == "opt")
-    tensors = lower_tensors(module, replace(cpu.vectors(), expands=False))
-    return next(value for name, _, value in planned(tensors, options) if name == "memory")
+    tensors = lower_tensors(module, replace(cpu.vectors(), expands=False, flash=options.flash))
+    next(planned(tensors, options))  # in place
+    return tensors
 
 
 def as_c(program: Program, options: Options, title: str) -> str:

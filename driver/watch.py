@@ -1,5 +1,5 @@
-"""What the compiler says about its own work, on standard error: the program after passes (`--dump-after`), times (`--time-passes`) and
-figures (`--stats`).
+"""What the compiler says about its own work, on standard error: the program after passes (`--dump-after`), times (`--time-passes`),
+figures (`--stats`) and what became one kernel (`--explain-fusion`).
 
 A `Watch` runs the passes and times the stages; `NOBODY` watches nothing and costs nothing.
 """
@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tlc.driver.fusion_report import fusion_report
 from tlc.driver.options import Options
 from tlc.opt import passes
 from tlc.ssa.ir import Module, walk
 from tlc.ssa.text import print_module
+from tlc.tensor.fuse import Decision
 
 ALL = "all"  # as a name of a pass: after each
 
@@ -27,6 +29,7 @@ class Watch:
     dump_after: Sequence[str] = ()
     timing: bool = False
     counting: bool = False
+    decisions: list[Decision] | None = None  # of fusion, for who asks for them
     times: dict[str, tuple[int, float]] = field(default_factory=dict)  # runs, seconds
     sizes: list[tuple[str, int, int]] = field(default_factory=list)  # pass, instructions before and after
     figures: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)  # of functions, by their backend
@@ -61,6 +64,8 @@ class Watch:
 
     def say(self) -> None:
         """Print what was asked for."""
+        if self.decisions is not None:
+            print("\n".join(fusion_report(self.decisions)), file=sys.stderr)
         if self.timing:
             total = sum(seconds for _, seconds in self.times.values())
             rows = [(name, str(runs), f"{1000 * spent:.1f}", f"{100 * spent / total:.0f}%") for name, (runs, spent) in self.times.items()]

@@ -88,16 +88,17 @@ COMPARISONS: dict[str, Callable[[Linear, Linear], list[Linear]]] = {
 
 
 class Facts:
-    """Facts about one function; a snapshot. `forget` after instructions moved between blocks."""
+    """Facts about one function; a snapshot. `forget` after instructions moved between blocks. `assumed`: see `Ranges`."""
 
-    def __init__(self) -> None:
+    def __init__(self, assumed: frozenset[Value] = frozenset()) -> None:
         self.conditions = Conditions()
+        self.assumed = assumed
         self._heights: dict[Block, int] = {}
         self.forget()
 
     def forget(self) -> None:
         """Let go of what was found out about values; the graph of blocks is still the same."""
-        self.ranges = Ranges(self.conditions)
+        self.ranges = Ranges(self.conditions, self.assumed)
         self._forms: dict[Value, Linear] = {}
         self._definitions: dict[Value, list[Linear]] = {}
         self._loops: dict[Value, list[Linear]] = {}

@@ -26,7 +26,7 @@ LIMIT = 6  # ops on a side
 
 # Integer and bool ops, comparisons, and what has derivatives of 0, 1 and -1 only.
 LINEAR = frozenset({
-    "const", "add", "sub", "neg", "max", "min", "select", "convert", "floor", "ceil", "trunc", "round", "sign", "isnan",
+    "const", "dim", "add", "sub", "neg", "max", "min", "select", "convert", "floor", "ceil", "trunc", "round", "sign", "isnan",
     "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "shl", "shr", "bitcast", "key_make", "key_hi", "key_lo",
 })  # fmt: skip
 CHEAP = LINEAR | {"mul", "abs", "fma"}

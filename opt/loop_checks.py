@@ -17,6 +17,8 @@ form of values from outside of the loop (`opt/facts.py`): if that is not negativ
              for i in 0..k { check i < n; .. }
              if k <= n { for i in 0..k { .. } } else { for i in 0..k { check i < n; .. } }
 
+Numbers from outside of which nothing is known may make the sums of the loop wrap; then it is tested as well that they are small.
+
 Outer loops come first, as long as a copy is not too large: a test outside is cheaper than one before each inner loop.
 """
 
@@ -29,7 +31,7 @@ from tlc.opt.checks import conjuncts
 from tlc.opt.conditions import END, Place
 from tlc.opt.facts import COMPARISONS, Facts, Linear, Proof
 from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, may_rotate, region_of, rotate
-from tlc.opt.ranges import WHOLE, fits
+from tlc.opt.ranges import EXTENT, WHOLE, fits
 from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Value, branch
@@ -39,6 +41,8 @@ from tlc.ssa.repair import rejoin
 
 LIMIT = 120  # instructions of a loop that gets two versions
 TESTS = 8  # forms that are tested before a loop
+WIDE = 3  # numbers that are tested to be small
+_ARITHMETIC = ("add", "sub", "mul", "neg", "lt", "le", "gt", "ge")
 
 
 def loop_checks(module: Module) -> None:
@@ -91,11 +95,29 @@ class _Checks:
             self.copied.update(sure)
             self.put_before(sure)
             return True
-        forms = {form.key: form for n in needs for form in n.forms}
-        bools = dict.fromkeys(b for n in needs for b in n.bools)
-        if not needs or len(forms) + len(bools) > TESTS or sum(len(b.instrs) for b in self.loop.blocks) > LIMIT:
+        if sum(len(b.instrs) for b in self.loop.blocks) > LIMIT:
             return False
-        return self.versions(list(forms.values()), list(bools))
+        return self.versions(needs, []) or self.by_assumption(len(needs))
+
+    def by_assumption(self, already: int) -> bool:
+        """Try again with numbers from outside taken to be small: that is one more thing to test before the loop."""
+        place = self.entrance()
+        wide = [v for v in self.read_from_outside() if place is not None and not self.is_narrow(v, place)]
+        if not wide or len(wide) > WIDE:
+            return False
+        self.facts = Facts(frozenset(wide))
+        needs = [n for b in self.loop.blocks for i in b.instrs if i.op == "check" and (n := self.need(i, False)) is not None]
+        needs = [n for n in needs if n.forms or n.bools]
+        return len(needs) > already and self.versions(needs, wide)
+
+    def read_from_outside(self) -> list[Value]:
+        """The `i64` from outside that the loop computes with."""
+        instrs = [i for b in self.loop.blocks for i in b.instrs if i.op in _ARITHMETIC]
+        return list(dict.fromkeys(v for i in instrs for v in i.operands if v.type == I64 and const_of(v) is None and self.is_outside(v)))
+
+    def is_narrow(self, value: Value, place: Place) -> bool:
+        r = self.facts.ranges.at(value, place)
+        return r is None or fits(r, (-EXTENT, EXTENT))
 
     # ------------------------------------------------------------ what is needed
 
@@ -207,13 +229,17 @@ class _Checks:
 
     # ------------------------------------------------------------ versions
 
-    def versions(self, forms: list[Linear], bools: list[Value]) -> bool:
+    def versions(self, needs: list[_Need], wide: list[Value]) -> bool:
+        """Make two versions of the loop, if what is needed can be tested. `wide` are numbers that must be small for that."""
+        forms = list({form.key: form for n in needs for form in n.forms}.values())
+        bools = list(dict.fromkeys(b for n in needs for b in n.bools))
         place = self.entrance()
-        if place is None or not all(self.tested(form, place) for form in forms):
+        if place is None or not needs or len(forms) + len(bools) > TESTS or not all(self.tested(form, place) for form in forms):
             return False
         before = enter_by_one_block(self.loop)
         tests = _Tests(before)
-        conds = [tests.form(*self.sides(form, place)) for form in forms] + [tests.again(b, self.blocks) for b in bools]
+        conds = [c for v in wide for c in tests.small(v)]
+        conds += [tests.form(*self.sides(form, place)) for form in forms] + [tests.again(b, self.blocks) for b in bools]
         total = conds[0]
         for c in conds[1:]:
             total = tests.op("and", total, c, BOOL)
@@ -287,6 +313,10 @@ class _Tests:
 
     def form(self, more: Linear, less: Linear, strict: bool) -> Value:
         return self.op("gt" if strict else "ge", self.sum(more), self.sum(less), BOOL)
+
+    def small(self, value: Value) -> list[Value]:
+        """Whether a number is as small as an extent."""
+        return [self.op("ge", value, self.constant(-EXTENT), BOOL), self.op("le", value, self.constant(EXTENT), BOOL)]
 
     def again(self, cond: Value, blocks: set[Block]) -> Value:
         """A condition of the loop that is made of values from outside, computed here."""

@@ -37,7 +37,9 @@ WHOLE: dict[Elem, Range] = {
     Elem.BOOL: (0, 1),
     **{e: (-(1 << e.width - 1), (1 << e.width - 1) - 1) if e.is_signed else (0, (1 << e.width) - 1) for e in INTS},
 }
-_ROUND = sorted({sign * (1 << b) - less for b in (0, 7, 8, 15, 16, 24, 31, 32, 48, 56, 63) for sign in (1, -1) for less in (0, 1)})
+# Where a bound that grows rests: at few places, for each costs a round; what is tighter comes by narrowing.
+_HIGHS = [0, (1 << 8) - 1, (1 << 16), 1 << 24, (1 << 31) - 1, (1 << 32) - 1, EXTENT, COUNT, (1 << 63) - 1]
+_LOWS = [-(1 << 63), -COUNT, -EXTENT, -(1 << 31), -(1 << 16), -1, 0]
 DEPTH = 90  # values that one question may look through
 
 
@@ -53,8 +55,9 @@ def meet(a: Range, b: Range) -> Range | None:
 class Ranges:
     """The ranges of the integers and bools of one function; a snapshot. None is the range of what is never computed."""
 
-    def __init__(self, conditions: Conditions) -> None:
+    def __init__(self, conditions: Conditions, assumed: frozenset[Value] = frozenset()) -> None:
         self.conditions = conditions
+        self.assumed = assumed  # what is taken to be as small as an extent, for the sake of the argument
         self._known: dict[Value, Range | None] = {}
         self._trial: dict[Value, Range | None] = {}  # of what a fixpoint is being sought for
         self._places: dict[tuple[Value, Block, int], Range | None] = {}
@@ -285,6 +288,8 @@ class Ranges:
         now = self.of(value)
         if now is None or const_of(value) is not None:
             return now
+        if value in self.assumed:
+            now = meet(now, (-EXTENT, EXTENT)) or now
         if value.type.elem is Elem.BOOL:
             known = self.conditions.truth(value, place)
             return now if known is None else meet(now, (int(known), int(known)))
@@ -301,6 +306,8 @@ class Ranges:
         now = self.of(value)
         if const_of(value) is not None:
             return now
+        if now is not None and value in self.assumed:
+            now = meet(now, (-EXTENT, EXTENT)) or now
         for c in self.conditions.about(value, place):
             constant = const_of(c.b if c.a is value else c.a)
             if now is not None and isinstance(constant, int) and value in (c.a, c.b):
@@ -443,9 +450,9 @@ def _widened(old: Range, new: Range, limit: Range) -> Range:
     """A bound that grew goes on to the next round number."""
     low, high = new
     if low < old[0]:
-        low = max(limit[0], _ROUND[max(0, bisect_right(_ROUND, low) - 1)])
+        low = max(limit[0], _LOWS[bisect_right(_LOWS, low) - 1])
     if high > old[1]:
-        high = min(limit[1], _ROUND[min(len(_ROUND) - 1, bisect_left(_ROUND, high))])
+        high = min(limit[1], _HIGHS[bisect_left(_HIGHS, high)])
     return low, high
 
 

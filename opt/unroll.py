@@ -18,17 +18,19 @@ from tlc.opt.dce import dce
 from tlc.opt.fold import fold_region
 from tlc.opt.iterations import Iterations
 from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, region_of
+from tlc.opt.ranges import WHOLE, fits
 from tlc.opt.rewrite import const_of
 from tlc.opt.sccp import sccp
 from tlc.opt.simplify_cfg import simplify_region
 from tlc.ssa.edit import edges_into, redirect
 from tlc.ssa.ir import Block, Function, Instr, Module, Value
-from tlc.ssa.loops import Loop
+from tlc.ssa.loops import Loop, loops
 from tlc.ssa.repair import rejoin
 
 MOST = 8  # iterations
 LIMIT = 500  # instructions that may become of a loop
 ALLOWED = frozenset({*SCALAR_OPS, "const", "dim", "load", "store", "check"})
+Copy = tuple[dict[Block, Block], dict[Value, Value]]  # the copies of a loop's blocks and values
 _TESTS = {
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b, "ne": lambda a, b: a != b,
@@ -36,28 +38,34 @@ _TESTS = {
 
 
 def unroll(module: Module) -> None:
-    """Unroll the loops of every function until none is short enough."""
-    changed = False
-    while sum(_function(f) for f in module.functions.values()):  # of every function one
-        changed = True
+    """Unroll the loops of every function until none is short enough; a round takes all that are, so that there are few."""
+    unrolled = False
+    while changed := [f for f in module.functions.values() if _function(f)]:
+        unrolled = True
         sccp(module)
-        for f in module.functions.values():
+        for f in changed:
             while fold_region(f.body):
                 pass
             simplify_region(f.body)
-    if changed:
+    if unrolled:
         dce(module)
 
 
 def _function(f: Function) -> bool:
-    """Unroll one loop of a function; whether there was one."""
+    """Unroll the loops of a function that are short enough, outer ones before those inside; whether there were any."""
+    counts = {loop.header: trip_count(loop) for loop in loops(f.body)}
+    if all(count is None for count in counts.values()):
+        return False
     iterations = Iterations(f)
+    copied: list[tuple[Loop, list[Copy]]] = []
+    taken: set[Block] = set()
     for loop in iterations.loops:
-        count = trip_count(loop)
-        if count is not None and count <= MOST and _size(loop, iterations, count) <= LIMIT:
-            _unroll(loop, count)
-            return True
-    return False
+        count = counts[loop.header]
+        if count is not None and loop.header not in taken and _size(loop, iterations, count) <= LIMIT:
+            copied.append((loop, _copies(loop, count)))
+            taken.update(loop.blocks)
+    rejoin(f.body, [variable for loop, copies in copied for variable in definitions(loop, copies)])
+    return bool(copied)
 
 
 def trip_count(loop: Loop) -> int | None:
@@ -84,6 +92,8 @@ def trip_count(loop: Loop) -> int | None:
         if not _TESTS[test.op](at, int(last)):
             return count
         at += step
+        if not fits((at, at), WHOLE[counter.type.elem]):
+            return None
     return None
 
 
@@ -109,14 +119,14 @@ def _size(loop: Loop, iterations: Iterations, count: int) -> int:
     return total
 
 
-def _unroll(loop: Loop, count: int) -> None:
+def _copies(loop: Loop, count: int) -> list[Copy]:
+    """Put copies of a loop before it, one an iteration: the first is entered, each goes on with the next, the last with the loop."""
     before, header, (latch,) = enter_by_one_block(loop), loop.header, loop.latches
-    copies: list[tuple[dict[Block, Block], dict[Value, Value]]] = [copy_loop(loop) for _ in range(count)]
-    variables = definitions(loop, copies)
+    copies = [copy_loop(loop) for _ in range(count)]
     for k, (blocks, _) in enumerate(copies):
         following = copies[k + 1][0][header] if k + 1 < count else header
         end = blocks[latch]
         redirect(end, 0, following, end.terminator.args(0))
     if copies:
         redirect(before, 0, copies[0][0][header], before.terminator.args(0))
-    rejoin(region_of(loop), variables)
+    return copies

@@ -220,7 +220,7 @@ class Grid:
         for box in boxes(extents, limit):
             shape = tuple(map(len, box))
             columns = [np.broadcast_to(y.at(len(extents)), shape).ravel() for y in self.inside(instr.regions[0], box)]
-            add_at(x, columns[:-1], columns[-1])
+            add_at(x, instr.result.type.elem, columns[:-1], columns[-1])
         return x
 
     # ------------------------------------------------------------ values
@@ -314,13 +314,18 @@ def fitting(count: int, limit: int, evaluate: Callable[[int], T]) -> T:
                 raise
 
 
-def add_at(x: Array, where: list[Array], values: Array) -> None:
+def add_at(x: Array, elem: Elem, where: list[Array], values: Array) -> None:
     """Add values to elements of `x`, which lies in row-major order, in place and one after the other."""
     if any(w.size and (int(w.min()) < 0 or int(w.max()) >= n) for w, n in zip(where, x.shape, strict=True)):
         raise Unable(again=True)
     flat = np.ravel_multi_index(tuple(where), x.shape) if where and values.size else np.zeros(values.shape, np.int64)
+    cells = x.reshape(-1)
+    if elem is Elem.BF16:  # its values lie in f32: NumPy would not round the sums
+        for at, value in zip(flat.tolist(), values, strict=True):
+            cells[at] = SCALAR_OPS["add"].evaluate(elem, cells[at], value)
+        return
     with np.errstate(all="ignore"):
-        np.add.at(x.reshape(-1), flat, values)
+        np.add.at(cells, flat, values)
 
 
 # ---------------------------------------------------------------- the ops that are not scalar ops
@@ -420,7 +425,7 @@ def _scatter(grid: Grid, instr: Instr) -> list[Lifted]:
     elements = [np.broadcast_to(i, shape) for i in np.ix_(*map(np.arange, shape))][:depth]
     *where, value = [y.ravel() for y in (*elements, *yields)]
     if not grid.empty():
-        add_at(out, where, value)
+        add_at(out, instr.result.type.elem, where, value)
     return [Lifted(out, depth)]
 
 

@@ -45,16 +45,16 @@ class Bundle:
     lent: dict[Tensor, Tensor]
 
 
-def bundles(graph: Graph, nodes: Sequence[Node]) -> list[Bundle | Node]:
-    """The nodes in their order, neighbours bundled where that pays."""
+def bundles(graph: Graph, nodes: Sequence[Node], everything: Sequence[Node]) -> list[Bundle | Node]:
+    """The nodes in their order, neighbours bundled where that pays; `everything` are all nodes that read."""
     out: list[Bundle | Node] = []
     run: list[Node] = []
     for node in nodes:
         if run and not (_depth([*run, node]) and _belongs(run, node) and _may_wait(graph, run, node)):
-            out += _closed(graph, nodes, run)
+            out += _closed(graph, everything, run)
             run = []
         run.append(node)
-    return out + _closed(graph, nodes, run)
+    return out + _closed(graph, everything, run)
 
 
 def _closed(graph: Graph, nodes: Sequence[Node], run: list[Node]) -> list[Bundle | Node]:
@@ -64,11 +64,13 @@ def _closed(graph: Graph, nodes: Sequence[Node], run: list[Node]) -> list[Bundle
     needed = set(graph.kept).union(*(sources(n) for n in nodes if n not in run))
     inner = [t for n in run for t in n.results if t not in needed]
     variables = frozenset(t for t in inner if t.rank == depth)
-    lent = {}
-    for t in inner:
+    lent: dict[Tensor, Tensor] = {}
+    taken: set[Tensor] = set()
+    for t in reversed(inner):  # a home that is lent itself lies in its own home by then
         home = None if t.rank == depth else _home(run, t)
-        if home is not None and home not in lent.values():
-            lent[t] = home
+        if home is not None and home not in taken:
+            taken.add(home)
+            lent[t] = lent.get(home, home)
     results = tuple(t for n in run for t in n.results if t not in variables and t not in lent)
     return [Bundle(tuple(run), depth, results, variables, lent)]
 

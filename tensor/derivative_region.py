@@ -39,6 +39,7 @@ from tlc.tensor.solve import solve
 
 Indices = dict[Value, Value]  # index of the differentiated code -> index here
 Body = Callable[[Builder, Indices], Value]
+NONE: frozenset[Value] = frozenset()
 Group = tuple[Value, tuple[Value, ...], Value | None]  # a tensor, indices and the guard of equal loads; or a scalar
 
 
@@ -97,9 +98,9 @@ class Context:
 
 
 class Summand(Protocol):
-    """What a point contributes. With a guard, 0 where it does not hold: then nothing is read, and the point may not exist."""
+    """What a point contributes. With a guard, 0 where it does not hold: there the `doubtful` indices may be out of range."""
 
-    def __call__(self, b: Builder, values: Indices, guard: Value | None = None, /) -> Value: ...
+    def __call__(self, b: Builder, values: Indices, guard: Value | None = None, doubtful: frozenset[Value] = NONE, /) -> Value: ...
 
 
 class RegionAdjoint:
@@ -269,6 +270,7 @@ class RegionAdjoint:
         if self.at_best and any(self._extent_number(i) is None for i in missing if i in self.inner):
             return False  # each element of the tensor would look at a whole row
         extents = dict(zip(full.indices, full.extents, strict=True))
+        doubtful = frozenset(solution.solved)
 
         def body(b: Builder, *at: Value) -> Value:
             def term(b: Builder, *more: Value) -> Value:
@@ -280,8 +282,8 @@ class RegionAdjoint:
                     found = b.index_if(conjunction(b, holds), best, *(values[i] for i in self.outer))
                     holds.append(b.op("eq", found, values[inner]))
                 if guard is not None:
-                    holds.append(Point(self, b, values, conjunction(b, holds)).forward(guard))
-                return full.value(b, values, conjunction(b, holds))
+                    holds.append(Point(self, b, values, conjunction(b, holds), doubtful).forward(guard))
+                return full.value(b, values, conjunction(b, holds), doubtful)
 
             if not missing:
                 return term(b)
@@ -341,8 +343,8 @@ class RegionAdjoint:
     def _value(self, targets: list[Value]) -> Summand:
         same = self._same_adjoint(targets)
 
-        def value(b: Builder, values: Indices, guard: Value | None = None) -> Value:
-            point = Point(self, b, values, guard)
+        def value(b: Builder, values: Indices, guard: Value | None = None, doubtful: frozenset[Value] = NONE) -> Value:
+            point = Point(self, b, values, guard, doubtful)
             if same in self.shared:
                 tensor, indices = self.shared[same]
                 return point.load(tensor, *(values[i] for i in indices))
@@ -360,12 +362,12 @@ class RegionAdjoint:
         index runs over the tensor's whole dimension, and is 0 outside: as a reduction over one element or none, because
         the element may not exist.
         """
-        if not any(self._uses(v, self.inner) for v in places):
+        if not any(self.depends(v, self.inner) for v in places):
             summed = self.sweep.b.tabulate(
                 outer.extents, lambda b, *at: self._inner_sum(b, dict(zip(outer.indices, at, strict=True)), value), _names(outer.indices)
             )
             return Context(outer.indices, outer.extents, self._read(summed, outer.indices), outer.place)
-        if any(self._uses(v, self.inner) and v not in self.inner for v in places):
+        if any(self.depends(v, self.inner) and v not in self.inner for v in places):
             raise unsupported("a computed index in a reduction whose range depends on an index", self.instr.span)
         inner = {i: self.sweep.extent(base, places.index(i)) for i in self.inner if i in places}
         if len(inner) < len(self.inner):
@@ -388,8 +390,8 @@ class RegionAdjoint:
     def _read(self, tensor: Value, indices: Sequence[Value]) -> Summand:
         """The elements of a tensor."""
 
-        def value(b: Builder, values: Indices, guard: Value | None = None) -> Value:
-            return Point(self, b, values, guard).load(tensor, *(values[i] for i in indices))
+        def value(b: Builder, values: Indices, guard: Value | None = None, doubtful: frozenset[Value] = NONE) -> Value:
+            return Point(self, b, values, guard, doubtful).load(tensor, *(values[i] for i in indices))
 
         return value
 
@@ -403,7 +405,7 @@ class RegionAdjoint:
         found = self._computed_from(extent) & self.inside
         return not any(v in self.outer or (isinstance(v.owner, Instr) and loaded(v.owner) is not None) for v in found)
 
-    def _uses(self, value: Value, indices: Iterable[Value]) -> bool:
+    def depends(self, value: Value, indices: Iterable[Value]) -> bool:
         """Whether a scalar of the region is computed from one of these indices."""
         return not self._computed_from(value).isdisjoint(indices)
 
@@ -516,12 +518,14 @@ class RegionAdjoint:
 
 
 class Point:
-    """One point of the context, in code that is being made: values of the region at it, and adjoints. With a guard the point exists only
-    where that holds, and nothing is read elsewhere.
+    """One point of the context, in code that is being made: values of the region at it, and adjoints. With a guard its adjoints are read only
+    where that holds, and so is what lies at indices that are `doubtful`: in range only there.
     """
 
-    def __init__(self, of: RegionAdjoint, b: Builder, values: Indices, guard: Value | None = None) -> None:
-        self.of, self.b, self.guard = of, b, guard
+    def __init__(
+        self, of: RegionAdjoint, b: Builder, values: Indices, guard: Value | None = None, doubtful: frozenset[Value] = NONE
+    ) -> None:
+        self.of, self.b, self.guard, self.doubtful = of, b, guard, doubtful
         self.values = values
         for inner, best in of.at_best.items():
             if inner not in values and all(i in values for i in of.outer):
@@ -577,7 +581,8 @@ class Point:
 
     def _copy(self, instr: Instr) -> None:
         operands = tuple(map(self._known, instr.operands))
-        if self.guard is not None and loaded(instr) is not None:
+        read_at = loaded(instr)
+        if self.guard is not None and read_at is not None and any(self.of.depends(v, self.doubtful) for v in read_at[1:]):
             own = (operands[0], self.guard) if instr.op == "index_if" else (self.guard,)
             read = operands[1:] if instr.op == "index_if" else operands
             self.values[instr.result] = self.b.index_if(conjunction(self.b, own), *read, hint=instr.result.name)

@@ -18,6 +18,8 @@ from tlc.tensor.graph.ir import Expr, Scalar, Tensor, View, walk
 from tlc.tensor.kernel.ir import GRAIN, Apply, Buffer, Const, For, If, Kind, Let, Load, Op, Stmt, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 
+Seat = Callable[[tuple[KExpr, ...]], tuple[KExpr, ...]]
+
 ACC = -1  # stands for the results of a reduction among the axes that an expression depends on
 
 
@@ -69,6 +71,8 @@ class Emitter:
         self.inputs: dict[Scalar | View, Var | Buffer] = {}
         self.made: dict[Tensor, Buffer] = {}  # what the kernel itself has made before it reads it,
         self.variables: dict[Tensor, KExpr] = {}  # and what of that is a variable
+        self.seats: dict[Tensor, Seat] = {}  # where in its buffer an element of what is made lies, if not at its indices
+        self.multiples: dict[Var, int] = {}  # a number of which a variable is a multiple
         self.uses: dict[Expr, int] = {}
         self.needs: dict[Expr, frozenset[int]] = {}
         self.memory: dict[Expr, bool] = {}  # reads memory or calls
@@ -91,6 +95,14 @@ class Emitter:
         n = self.names.get(base, 0)
         self.names[base] = n + 1
         return f"{base}{n}"
+
+    def seated(self, tensor: Tensor, indices: tuple[KExpr, ...]) -> tuple[KExpr, ...]:
+        """Where in its buffer an element lies."""
+        return self.seats[tensor](indices) if tensor in self.seats else indices
+
+    def is_multiple(self, e: KExpr, of: int) -> bool:
+        """Whether an extent is known to be a multiple of a number."""
+        return e.value % of == 0 if isinstance(e, Const) else isinstance(e, Var) and self.multiples.get(e, 1) % of == 0
 
     # ------------------------------------------------------------ parameters
 
@@ -140,7 +152,8 @@ class Emitter:
                 return self.scalar(e.data)
             case "load":
                 guard = None if e.guard is None else self.emit(e.guard, home)
-                value: KExpr = Load(self.buffer(e.data), tuple(self.emit(a, home) for a in e.indices), guard)
+                indices = tuple(self.emit(a, home) for a in e.indices)
+                value: KExpr = Load(self.buffer(e.data), self.seated(e.data.tensor, indices), guard)
             case "apply":
                 value = Apply(str(e.data), e.elem, tuple(self.argument(a, home) for a in e.args))
             case _:

@@ -18,10 +18,13 @@ node say what became part of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from math import inf
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import Ranges, equal, flatten, slope, straightened, unflatten
@@ -39,17 +42,72 @@ _COSTS = {  # in additions; elementary functions cost 20, other scalar ops 1
 _ELEMENTARY = 20
 
 
-def fuse(graph: Graph) -> Graph:
-    """The fused graph. The given one is not changed."""
+class Obstacle(Enum):
+    """Why a producer and a reader stay apart, as the end of a sentence about the producer."""
+
+    REDUCTION = "it reduces, so its elements are not there one by one"
+    SCATTER = "it scatters into a tensor"
+    KEPT = "the host needs the tensor itself"
+    STOPS = "it may stop the program, and what stops stays in order"
+    GUARDED = "it calls a function, which a guarded read must not do"
+    COSTLY = "to compute it in each reader costs more than to read it"
+    FACTOR = "a factor of a product is read many times, so only movement goes into it"
+    WHOLE = "it is read as a whole, by a function or a scatter"
+    TAKEN = "what it reads is changed in place before the reader runs"
+    READER_REDUCES = "the reader reduces it"
+    EXTENTS = "the two run over different extents"
+    ELSEWHERE = "it is read at other indices than it is computed at"
+    BETWEEN = "another reader stands between"
+    EFFECTS = "something acts on the world between"
+    WANTED = "the host reads it before the reader runs"
+    LARGE = "one kernel of both would be too large"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node, for people: the name of its last result, and where it comes from."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of a producer and a reader of it: `how` they became one, or what stands against either way."""
+
+    producer: Place
+    reader: Place
+    how: str = ""  # "inlined", "appended", or "bundled" by tensor/bundle.py
+    inline: Obstacle | None = None
+    append: Obstacle | None = None
+
+
+def fuse(graph: Graph, decisions: list[Decision] | None = None) -> Graph:
+    """The fused graph. The given one is not changed. Every decision is added to `decisions`, if somebody asks for them."""
     fusion = _Fusion(replace(graph, nodes=list(graph.nodes)))
     while fusion.append_one(to_reductions=True) or fusion.inline_one() or fusion.append_one(to_reductions=False):
         pass
+    if decisions is not None:
+        decisions += [*fusion.made, *fusion.apart()]
     return replace(fusion.graph, nodes=[straightened(n) for n in fusion.graph.nodes])
+
+
+def together(decisions: list[Decision], nodes: Sequence[Node]) -> None:
+    """Nodes that fusion left apart run in one kernel after all, a row after the other."""
+    places = {_place(n) for n in nodes}
+    for k, d in enumerate(decisions):
+        if not d.how and d.producer in places and d.reader in places:
+            decisions[k] = replace(d, how="bundled")
+
+
+def _place(node: Node) -> Place:
+    return Place(node.results[-1].name, node.span)
 
 
 @dataclass(eq=False)
 class _Fusion:
     graph: Graph
+    made: list[Decision] = field(default_factory=list)
 
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a result of a node, in order."""
@@ -60,39 +118,58 @@ class _Fusion:
         """Whether the loads of a node can stand at a later place without costing a copy."""
         return all(place <= self.graph.taken.get(t, inf) for t in sources(node))
 
+    def apart(self) -> list[Decision]:
+        """The pairs that are left, with what stands between them."""
+        pairs = [(node, reader) for node in self.graph.nodes for reader in self.readers(node)]
+        out = []
+        for n, r in pairs:
+            inline = self.against_inlining(n, self.readers(n)) or Obstacle.LARGE
+            out.append(Decision(_place(n), _place(r), "", inline, self.against_appending(n, r)))
+        return out
+
     # ------------------------------------------------------------ inline
 
     def inline_one(self) -> bool:
         for node in self.graph.nodes:
             readers = self.readers(node)
-            if readers and self.can_inline(node, readers):
+            if readers and self.against_inlining(node, readers) is None:
                 new = {r: inlined(node, r) for r in readers}
                 if all(_fits(n) for n in new.values()):
+                    self.made += [Decision(_place(node), _place(r), "inlined") for r in readers]
                     self.graph.nodes = [new.get(n, n) for n in self.graph.nodes if n is not node]
                     return True
         return False
 
-    def can_inline(self, node: Node, readers: list[Node]) -> bool:
-        if node.reduction or node.scatter or any(t in self.graph.kept for t in node.results) or self.graph.may_stop(node):
-            return False
+    def against_inlining(self, node: Node, readers: list[Node]) -> Obstacle | None:
+        """What stands against computing a node in its readers, their size aside; None if nothing does."""
+        if node.reduction:
+            return Obstacle.REDUCTION
+        if node.scatter:
+            return Obstacle.SCATTER
+        if any(t in self.graph.kept for t in node.results):
+            return Obstacle.KEPT
+        if self.graph.may_stop(node):
+            return Obstacle.STOPS
         free = is_movement(node)
         price = cost(node.outputs)
         if price >= _COSTS["apply"] and len(readers) > 1:
-            return False
+            return Obstacle.COSTLY
         for reader in readers:
-            if not reads_by_loads(reader, node) or not self.may_move(node, self.graph.place(reader)):
-                return False
+            if not reads_by_loads(reader, node):
+                return Obstacle.WHOLE
+            if not self.may_move(node, self.graph.place(reader)):
+                return Obstacle.TAKEN
             for e in loads(reader):
                 if e.data.tensor not in node.results:
                     continue
                 if e.guard is not None and price >= _COSTS["apply"]:
-                    return False  # a call would read where nothing is
+                    return Obstacle.GUARDED
                 if reader.reduction and len(reader.reduction.terms) == 2 and e in walk(reader.reduction.terms):
                     if not free:
-                        return False
+                        return Obstacle.FACTOR
                 elif not (free or price <= CHEAP or (len(readers) == 1 and is_once(e, reader))):
-                    return False
-        return True
+                    return Obstacle.COSTLY
+        return None
 
     # ------------------------------------------------------------ append
 
@@ -101,28 +178,38 @@ class _Fusion:
             if reader.reduction or reader.scatter:
                 continue
             for node in self.graph.nodes:
-                if node is not reader and bool(node.reduction) == to_reductions and self.can_append(node, reader):
+                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & sources(reader).keys():
+                    continue
+                if self.against_appending(node, reader) is None:
+                    self.made.append(Decision(_place(node), _place(reader), "appended"))
                     self.append(node, reader)
                     return True
         return False
 
-    def can_append(self, node: Node, reader: Node) -> bool:
-        if node.scatter or not set(node.results) & sources(reader).keys() or not _same_extents(node, reader):
-            return False
-        if not reads_by_loads(reader, node) or not self.may_move(node, self.graph.place(reader)):
-            return False
+    def against_appending(self, node: Node, reader: Node) -> Obstacle | None:
+        """What stands against computing a reader where a node ends; None if nothing does."""
+        if reader.reduction or reader.scatter:
+            return Obstacle.READER_REDUCES if reader.reduction else Obstacle.SCATTER
+        if node.scatter:
+            return Obstacle.SCATTER
+        if not _same_extents(node, reader):
+            return Obstacle.EXTENTS
+        if not reads_by_loads(reader, node):
+            return Obstacle.WHOLE
+        if not self.may_move(node, self.graph.place(reader)):
+            return Obstacle.TAKEN
         here = tuple(axis(k) for k in range(reader.rank))
         if any(e.args != here or e.data.shape != e.data.tensor.shape for e in loads(reader) if e.data.tensor in node.results):
-            return False
+            return Obstacle.ELSEWHERE
         others = [r for r in self.readers(node) if r is not reader]
         if any(self.graph.nodes.index(r) < self.graph.nodes.index(reader) for r in others):
-            return False
+            return Obstacle.BETWEEN
         place = self.graph.place(reader)
         if self.graph.may_stop(node) and any(self.graph.place(node) < k <= place for k in self.graph.effects):
-            return False
+            return Obstacle.EFFECTS
         if any(self.graph.wanted.get(t, inf) < place for t in node.results if t in self.graph.kept):
-            return False
-        return _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS
+            return Obstacle.WANTED
+        return None if _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS else Obstacle.LARGE
 
     def append(self, node: Node, reader: Node) -> None:
         value = dict(zip(node.results, node.outputs, strict=True))
@@ -141,6 +228,7 @@ class _Fusion:
             outputs=(*(node.outputs[k] for k in stay), *outputs),
             span=reader.span,
             notes=(*node.notes, *reader.notes, _note(node, "computes", reader)),
+            joined=(*node.joined, node.span, *reader.joined),
         )
         self.graph.nodes = [joined if n is reader else n for n in self.graph.nodes if n is not node]
 
@@ -163,7 +251,8 @@ def inlined(producer: Node, reader: Node) -> Node:
     changed = transform(roots, change)
     simple = Ranges(reader.domain).simplify_all(changed)
     new = dict(zip(roots, simple, strict=True))
-    return replace(reader.rebuilt(lambda e: new[e]), notes=(*reader.notes, *producer.notes, _note(producer, "inlined into", reader)))
+    notes = (*reader.notes, *producer.notes, _note(producer, "inlined into", reader))
+    return replace(reader.rebuilt(lambda e: new[e]), notes=notes, joined=(*producer.joined, producer.span, *reader.joined))
 
 
 def under(guard: Expr, e: Expr) -> Expr:

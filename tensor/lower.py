@@ -10,15 +10,16 @@ added to the module and lowered too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Function, Module, Type, Value, erase, walk
 from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.extents import Axis, Extents, Key
-from tlc.tensor.fuse import fuse
+from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor, sources
 from tlc.tensor.guard import branch_guards
@@ -28,35 +29,44 @@ from tlc.tensor.kernel.rename import renamed
 from tlc.tensor.kernel.verify import subexpressions, verify
 from tlc.tensor.outline import can_fail
 from tlc.tensor.pack import pack
-from tlc.tensor.schedule import Scheduled, Target, schedule, schedule_bundle
+from tlc.tensor.row_blocks import Blocks
+from tlc.tensor.row_blocks import find as find_blocks
+from tlc.tensor.schedule import Scheduled, Target, schedule, schedule_blocks, schedule_bundle
+
+Work = Node | Bundle | Blocks  # what becomes one kernel
 
 
 @dataclass(eq=False)
 class Tensors:
-    """The module with launches, the kernels by name, and the fused graphs of its blocks."""
+    """The module with launches, the kernels by name, and the fused graphs of its blocks. `places` are those in the source that a kernel
+    computes.
+    """
 
     module: Module
     kernels: dict[str, Kernel]
     graphs: list[Graph]
+    places: dict[str, dict[Span, None]] = field(default_factory=dict)
 
 
-def lower(module: Module, target: Target = Target()) -> Tensors:  # noqa: B008 (immutable)
-    """Replace the tensor instructions of every function; the module is changed in place."""
-    state = _Lowering(module, target)
+def lower(module: Module, target: Target = Target(), decisions: list[Decision] | None = None) -> Tensors:  # noqa: B008 (immutable)
+    """Replace the tensor instructions of every function; the module is changed in place. What fusion decided is added to `decisions`."""
+    state = _Lowering(module, target, decisions)
     done: set[str] = set()
     while rest := [f for name, f in module.functions.items() if name not in done]:
         for f in rest:
             done.add(f.name)
             state.function(f)
-    return Tensors(module, state.kernels, state.graphs)
+    return Tensors(module, state.kernels, state.graphs, state.places)
 
 
 class _Lowering:
-    def __init__(self, module: Module, target: Target) -> None:
+    def __init__(self, module: Module, target: Target, decisions: list[Decision] | None) -> None:
         self.module = module
         self.target = target
+        self.decisions = decisions
         self.kernels: dict[str, Kernel] = {}
         self.names: dict[Kernel, str] = {}  # kernels without their names
+        self.places: dict[str, dict[Span, None]] = {}
         self.graphs: list[Graph] = []
 
     def function(self, function: Function) -> None:
@@ -65,18 +75,29 @@ class _Lowering:
         blocks = [build(self.module, function, block, extents) for block in function.blocks]
         current: dict[Value, Value] = {}
         for built in blocks:
-            built.graph = pack(fuse(built.graph))
+            fused, groups = fuse(built.graph, self.decisions), list[Blocks]()
+            if self.target.flash and not self.target.plain:
+                fused, groups = find_blocks(replace(fused, nodes=live_nodes(fused)))
+            built.graph = pack(fused, {t for g in groups for n in g.nodes for t in n.results})
             if built.graph.nodes:
                 self.graphs.append(built.graph)
-            _Block(self, built, current).run()
+            _Block(self, built, groups, current).run()
         branch_guards(function, self.module)
         for instr in walk(function.body):
             if instr.op in ("tabulate", "reduce", "scatter"):
                 raise InternalError(f"`{instr.op}` at {instr.span} is not flat", f"tensor lowering, function {function.name}")
 
-    def kernel(self, work: Node | Bundle) -> tuple[str, Scheduled]:
-        """The name of the kernel of a node or bundle, and what a launch passes to it."""
-        scheduled = schedule(work, "", self.target) if isinstance(work, Node) else schedule_bundle(work, "", self.target)
+    def kernel(self, work: Work) -> tuple[str, Scheduled]:
+        """The name of a kernel, and what a launch passes to it."""
+        if self.decisions is not None and not isinstance(work, Node):
+            together(self.decisions, work.nodes)
+        match work:
+            case Node():
+                scheduled = schedule(work, "", self.target)
+            case Bundle():
+                scheduled = schedule_bundle(work, "", self.target)
+            case Blocks():
+                scheduled = schedule_blocks(work, "", self.target)
         nameless = scheduled.kernel
         if nameless not in self.names:
             name = f"{_what(work)}_{len(self.kernels)}"
@@ -85,6 +106,8 @@ class _Lowering:
             verify(kernel, expanded=self.target.expands)
             self.names[nameless] = name
             self.kernels[name] = kernel
+        nodes = [work] if isinstance(work, Node) else work.nodes
+        self.places.setdefault(self.names[nameless], {}).update({s: None for n in nodes for s in (*n.joined, n.span)})
         return self.names[nameless], scheduled
 
 
@@ -95,9 +118,9 @@ def _source_names(scheduled: Scheduled) -> dict[str, str]:
     return {parameter.name: value.name for parameter, value in own}
 
 
-def _what(node: Node | Bundle) -> str:
-    if isinstance(node, Bundle):
-        return "rows"
+def _what(node: Work) -> str:
+    if isinstance(node, Bundle | Blocks):
+        return "rows" if isinstance(node, Bundle) else "blocks"
     if node.scatter:
         return "scatter"
     if node.reduction is None:
@@ -108,9 +131,10 @@ def _what(node: Node | Bundle) -> str:
 class _Block:
     """The launches of one block. `current` maps values that were replaced, in any block, to what stands for them."""
 
-    def __init__(self, lowering: _Lowering, built: Built, current: dict[Value, Value]) -> None:
+    def __init__(self, lowering: _Lowering, built: Built, groups: list[Blocks], current: dict[Value, Value]) -> None:
         self.lowering = lowering
         self.built = built
+        self.groups = groups
         self.current = current
         self.instrs = list(built.block.instrs)  # as they were when the graph was built
         self.made: dict[Tensor, Value] = {}
@@ -119,7 +143,7 @@ class _Block:
     def run(self) -> None:
         graph = self.built.graph
         nodes = sorted(live_nodes(graph), key=graph.place)  # a node may stand earlier without a result that nobody needs
-        for work in nodes if self.lowering.target.plain else bundles(graph, nodes):
+        for work in nodes if self.lowering.target.plain else self.works(nodes):
             self.launch(work)
         for instr in reversed(self.instrs):
             if instr in self.built.replaced or (instr.op == "reshape" and not instr.result.uses):
@@ -128,7 +152,25 @@ class _Block:
                         r.replace_by(self.current[r])
                 erase(instr)
 
-    def launch(self, work: Node | Bundle) -> None:
+    def works(self, nodes: Sequence[Node]) -> Iterator[Work]:
+        """Nodes, bundles and groups in the order in which they run: a group where its last node stands."""
+        graph = self.built.graph
+        group_of = {t: g for g in self.groups for n in g.nodes for t in n.results}
+        left = {id(g): len(g.nodes) for g in self.groups}
+        before: list[Node] = []
+        for node in nodes:
+            group = group_of.get(node.results[0])
+            if group is None:
+                before.append(node)
+                continue
+            left[id(group)] -= 1
+            if not left[id(group)]:
+                yield from bundles(graph, before, nodes)
+                before = []
+                yield group.has(nodes)
+        yield from bundles(graph, before, nodes)
+
+    def launch(self, work: Work) -> None:
         name, scheduled = self.lowering.kernel(work)
         made = (*scheduled.results, *scheduled.work)
         last = work if isinstance(work, Node) else work.nodes[-1]

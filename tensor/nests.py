@@ -151,7 +151,7 @@ class Nest:
             if b is None:
                 self.emitter.variables[result] = value if isinstance(value, Var | Const) else self.bound(scope, value)
             else:
-                scope.body.append(Store(b, indices, value))
+                scope.body.append(Store(b, self.emitter.seated(result, indices), value))
 
     @property
     def own(self) -> range:
@@ -483,67 +483,71 @@ class Nest:
 
     def lanes(self, v: int, width: int) -> None:
         """Sums of order `lanes` down columns: sixteen accumulators for each of `width` columns of axis v."""
-        r = self.reduction
         around = [k for k in range(self.node.rank) if k != v]
 
-        def column(scope: Scope, first: KExpr, count: KExpr, width: int) -> None:
-            inner = Scope(scope)
-            acc = self.local(inner, r.terms[0].elem, LANES, width)
-
-            def columns(s: Scope, fill: Callable[[Scope, Var], None]) -> None:
-                def lane(x: Scope, l: Var) -> None:
-                    x.axes[v] = plus(first, l)
-                    fill(x, l)
-
-                self.vector(s, count, width, lane)
-
-            def clear(s: Scope, l: Var) -> None:
-                self.unroll(s, LANES, lambda x, k: x.body.append(Store(acc, (k, l), unit(r.op, acc.elem))))
-
-            columns(inner, clear)
-
-            def step(s: Scope, position: KExpr, k: KExpr) -> None:
-                self.bind_position(s, position)
-                columns(s, lambda x, l: self.accumulate(x, acc, (k, l)))
-
-            def sixteen(s: Scope, p: KExpr) -> None:
-                self.unroll(s, LANES, lambda x, k: step(x, plus(p, k), k))
-
-            def rest(s: Scope, p: KExpr, n: KExpr) -> None:
-                """Fewer than sixteen, each under a condition if their number is not known."""
-                if isinstance(n, Const):
-                    self.unroll(s, int(n.value), lambda x, k: step(x, plus(p, k), k))
-                    return
-
-                def some(x: Scope, k: Var) -> None:
-                    one = Scope(x, optional=True)
-                    step(one, plus(p, k), k)
-                    x.body.append(If(op("gt", n, k), tuple(one.body)))
-
-                self.unroll(s, LANES - 1, some)
-
-            def all_positions(g: Scope) -> None:
-                total = self.positions(g)
-                full = rounded_down(total, LANES)
-                if not isinstance(full, Const):
-                    full = self.bound(g, full)
-                self.emitter.loop(g, "p", const(0), full, sixteen, step=LANES)
-                rest(g, full, minus(total, full))
-
-            self.emitter.guarded(inner, r.extents, all_positions)
-
-            def finish(s: Scope, l: Var) -> None:
-                self.tree(s, acc, (l,), LANES)
-                s.accs = (Load(acc, (const(0), l)),)
-                self.store(s)
-
-            columns(inner, finish)
-            scope.body.extend(inner.body)
-
         def panels(scope: Scope) -> None:
-            self.chunks(scope, v, width, column)
+            self.chunks(scope, v, width, lambda s, first, count, lanes: self.columns(s, v, first, count, lanes))
 
         self.guard_axes(self.top, lambda g: self.each(g, around, panels))
+
+    def columns(self, scope: Scope, v: int, first: KExpr, count: KExpr, width: int) -> None:
+        """The reductions of `count` columns of axis v, in vectors of `width`, each with sixteen accumulators and their tree."""
+        r = self.reduction
+        inner = Scope(scope)
+        acc = self.local(inner, r.terms[0].elem, LANES, width)
+
+        def columns(s: Scope, fill: Callable[[Scope, Var], None]) -> None:
+            def lane(x: Scope, l: Var) -> None:
+                x.axes[v] = plus(first, l)
+                fill(x, l)
+
+            self.vector(s, count, width, lane)
+
+        def clear(s: Scope, l: Var) -> None:
+            self.unroll(s, LANES, lambda x, k: x.body.append(Store(acc, (k, l), unit(r.op, acc.elem))))
+
+        columns(inner, clear)
+
+        def step(s: Scope, position: KExpr, k: KExpr) -> None:
+            self.bind_position(s, position)
+            columns(s, lambda x, l: self.accumulate(x, acc, (k, l)))
+
+        def sixteen(s: Scope, p: KExpr) -> None:
+            self.unroll(s, LANES, lambda x, k: step(x, plus(p, k), k))
+
+        def rest(s: Scope, p: KExpr, n: KExpr) -> None:
+            """Fewer than sixteen, each under a condition if their number is not known."""
+            if isinstance(n, Const):
+                self.unroll(s, int(n.value), lambda x, k: step(x, plus(p, k), k))
+                return
+
+            def some(x: Scope, k: Var) -> None:
+                one = Scope(x, optional=True)
+                step(one, plus(p, k), k)
+                x.body.append(If(op("gt", n, k), tuple(one.body)))
+
+            self.unroll(s, LANES - 1, some)
+
+        def all_positions(g: Scope) -> None:
+            total = self.positions(g)
+            if self.emitter.is_multiple(total, LANES):
+                self.emitter.loop(g, "p", const(0), total, sixteen, step=LANES)
+                return
+            full = rounded_down(total, LANES)
+            if not isinstance(full, Const):
+                full = self.bound(g, full)
+            self.emitter.loop(g, "p", const(0), full, sixteen, step=LANES)
+            rest(g, full, minus(total, full))
+
+        self.emitter.guarded(inner, r.extents, all_positions)
+
+        def finish(s: Scope, l: Var) -> None:
+            self.tree(s, acc, (l,), LANES)
+            s.accs = (Load(acc, (const(0), l)),)
+            self.store(s)
+
+        columns(inner, finish)
+        scope.body.extend(inner.body)
 
     def search(self) -> None:
         """argmax and argmin: the first of the best; NaN is better than anything."""

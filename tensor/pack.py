@@ -14,6 +14,7 @@ Requires: a fused graph. Preserves: every result to the bit.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tlc.ssa.reductions import ONE_BY_ONE
@@ -24,12 +25,12 @@ WORTH = 4  # an axis that is repeated fewer times does not pay for a copy
 STORES = 64  # elements of the last axis from which on results that are stored one by one cost more than a copy
 
 
-def pack(graph: Graph) -> Graph:
-    """The graph with packing nodes before the chains that want them."""
+def pack(graph: Graph, leave: Collection[Tensor] = ()) -> Graph:
+    """The graph with packing nodes before the chains that want them. Those whose results are to be left stay as they are."""
     nodes: list[Node] = []
     places = dict(graph.places)
     for node in graph.nodes:
-        copies, better = packed(node)
+        copies, better = packed(node) if node.results[0] not in leave else ([], node)
         for c in copies:
             places[c.results[0]] = graph.place(node)
         nodes += [*copies, better]

@@ -25,6 +25,7 @@ from math import prod
 
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
+from tlc.tensor.block_nests import ROWS, block_nest
 from tlc.tensor.bundle import Bundle
 from tlc.tensor.collapse import collapse
 from tlc.tensor.emit import Emitter, Scope, plus, times
@@ -37,6 +38,8 @@ from tlc.tensor.kernel.ir import Var as KVar
 from tlc.tensor.kernel.ir import const as kconst
 from tlc.tensor.nests import Nest, Panels, Tile, dependent
 from tlc.tensor.pack import along
+from tlc.tensor.row_blocks import Blocks
+from tlc.tensor.window_nests import is_window, window
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Target:
     """What schedules depend on: the bytes of a vector register, how many there are, and the bytes of a core's own cache.
 
     `expands`: elementary functions become their arithmetic, for backends that have no functions to call. `plain`: neither tiles nor vectors
-    nor threads, the loops that people would write.
+    nor threads, the loops that people would write. `flash`: a matrix between products lives by blocks of rows.
     """
 
     vector_bytes: int = 32
@@ -52,6 +55,7 @@ class Target:
     cache_bytes: int = 512 << 10
     expands: bool = True
     plain: bool = False
+    flash: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,27 @@ def schedule_bundle(bundle: Bundle, name: str, target: Target) -> Scheduled:
     operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
     kernel = Kernel(name, tuple(outputs.values()), tuple(emitter.inputs.values()), tuple(top.body), span=bundle.nodes[-1].span, notes=notes)
     return Scheduled(kernel, bundle.results, operands)
+
+
+def schedule_blocks(group: Blocks, name: str, target: Target) -> Scheduled:
+    """The kernel of a group of nodes that go through blocks of rows."""
+    nest = block_nest(group, target.vector_bytes // 4, target.expands)
+    top = Scope()
+    nest.run(top)
+    emitter = nest.emitter
+    outputs = tuple(emitter.made[t] for t in group.results)
+    reach = "all columns" if group.reach is None else f"columns up to {group.reach} right of the diagonal"
+    notes = (*(n for node in group.nodes for n in node.notes), f"blocks of {ROWS} rows, {reach}")
+    operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
+    kernel = Kernel(
+        name,
+        (*outputs, *(buffer for _, buffer in nest.work)),
+        tuple(emitter.inputs.values()),
+        tuple(top.body),
+        span=group.nodes[-1].span,
+        notes=notes,
+    )
+    return Scheduled(kernel, group.results, operands, tuple(tensor for tensor, _ in nest.work))
 
 
 class _Schedule:
@@ -179,6 +204,10 @@ class _Schedule:
                 return f"transposition, {width} at once"
             nest.elementwise(width)
             return f"element by element, {width} at once"
+        if is_window(node) and not self.target.plain:
+            width = self.lanes_of(r.terms[0].elem)
+            window(nest, width)
+            return f"windows: {width} at once"
         if r.op in ("argmax", "argmin"):
             nest.search()
             return "search, one element after the other"

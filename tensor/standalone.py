@@ -15,7 +15,7 @@ import numpy as np
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
-from tlc.tensor.fuse import fuse
+from tlc.tensor.fuse import Decision, fuse
 from tlc.tensor.graph.ir import Expr, Graph, Scalar, Tensor, sources, walk
 from tlc.tensor.graph.verify import verify as verify_graph
 from tlc.tensor.kernel.interp import run as interpret
@@ -39,10 +39,12 @@ class Launch:
     operands: tuple[Tensor | Scalar, ...]
 
 
-def fused(graph: Graph, target: Target) -> Graph:
-    """The graph with as few nodes as pays, without those that nobody needs."""
+def fused(graph: Graph, target: Target, decisions: list[Decision] | None = None) -> Graph:
+    """The graph with as few nodes as pays, without those that nobody needs. What fusion decides is added to `decisions`."""
     verify_graph(graph)
-    better = fuse(graph) if target.plain else pack(fuse(graph))
+    better = fuse(graph, decisions)
+    if not target.plain:
+        better = pack(better)
     better = replace(better, nodes=live_nodes(better))
     verify_graph(better)
     return better

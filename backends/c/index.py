@@ -46,6 +46,7 @@ class Indices:
         self.atoms: dict[Expr, algebra.Expr] = {}
         self.facts: tuple[Poly, ...] = ()
         self.conditions: dict[str, Expr] = {}  # what variables of conditions stand for
+        self.holding: tuple[Expr, ...] = ()  # conditions that hold
 
     @property
     def ranges(self) -> Ranges:
@@ -84,10 +85,15 @@ class Indices:
     @contextmanager
     def given(self, cond: Expr) -> Iterator[None]:
         """Where a condition holds."""
-        before = self.facts
-        self.facts = (*before, *self.learned(cond))
+        before = self.facts, self.holding
+        self.facts = (*self.facts, *self.learned(cond))
+        self.holding = (*self.holding, *_conjuncts(cond))
         yield
-        self.facts = before
+        self.facts, self.holding = before
+
+    def holds(self, cond: Expr) -> bool:
+        """A condition is one that holds here."""
+        return bool(self.holding) and all(c in self.holding for c in _conjuncts(cond))
 
     def learned(self, cond: Expr) -> Iterator[Poly]:
         """Polynomials that are not negative where a condition holds."""
@@ -154,6 +160,8 @@ class Indices:
             return literal(decided, Elem.BOOL)
         d = self.outside(d)
         constant = d.pop((), 0)
+        if not d:
+            return literal((constant == 0) == (name == "eq"), Elem.BOOL)
         left = {m: c for m, c in d.items() if c > 0}
         right = {m: -c for m, c in d.items() if c < 0}
         if not left:  # 0 < x reads better as x > 0
@@ -262,6 +270,15 @@ class Indices:
     def order(self, a: algebra.Expr) -> tuple[int, int]:
         """Loop variables first, outer ones before inner ones."""
         return (0 if a in self.loops else 1, a.number)
+
+
+def _conjuncts(cond: Expr) -> Iterator[Expr]:
+    match cond:
+        case Op("and", _, (a, b)):
+            yield from _conjuncts(a)
+            yield from _conjuncts(b)
+        case _:
+            yield cond
 
 
 def _without(m: tuple[algebra.Expr, ...], factor: algebra.Expr) -> tuple[algebra.Expr, ...]:

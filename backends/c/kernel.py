@@ -18,7 +18,6 @@ from tlc.backends.c.words import LESS, TYPES, UNARY, Names, Text, call, infix, l
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
-from tlc.ssa.lower_state import zero_of
 from tlc.tensor.kernel.calls import applied, expressions
 from tlc.tensor.kernel.ir import (
     Apply,
@@ -79,6 +78,10 @@ def head(kernel: Kernel, helpers: Helpers, callees: Mapping[str, Callee], name: 
 def can_stop(kernel: Kernel, callees: Mapping[str, Callee]) -> bool:
     """Whether a kernel gives a status."""
     return any(callees[f].can_stop for f in applied(kernel))
+
+
+def _zero(elem: Elem) -> Const:
+    return Const(False if elem is Elem.BOOL else 0.0 if elem.is_real else 0, elem)
 
 
 def _is_harmless(e: Expr) -> bool:
@@ -317,7 +320,7 @@ class _Printer:
             case Var():
                 return self.expr(self.standing[e.name]) if e.name in self.standing else Text(self.env[e.name])
             case Load() if e.guard is not None:
-                return self.choice(e, e.guard, Load(e.buffer, e.indices), Const(zero_of(e.elem), e.elem))
+                return self.choice(e, e.guard, Load(e.buffer, e.indices), _zero(e.elem))
             case Load():
                 return self.place(e.buffer, e.indices)
             case Apply():
@@ -338,7 +341,7 @@ class _Printer:
         return self.hoisted[e]
 
     def choice(self, e: Op | Load, cond: Expr, a: Expr, b: Expr) -> Text:
-        c = self.expr(cond)
+        c = TRUE if self.indices.holds(cond) else self.expr(cond)
         if c == FALSE:
             return self.expr(b)
         self.lazy += 1

@@ -12,7 +12,7 @@ What native code cannot carry with it (texts of messages, templates, names) is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tlc.backends.context import SERVICES, VALUES, Reason, offset
@@ -21,12 +21,14 @@ from tlc.backends.llvm.abi import function_symbol, kernel_symbol, parts, result_
 from tlc.backends.llvm.kernel import print_kernel
 from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.llvm.support import INTERNAL_SUPPORT, SUPPORT
+from tlc.backends.llvm.timing import DECLARE_CLOCK, print_timed
 from tlc.backends.program import ENTRY, Extern, Foreign, Program, Site, Tables, Template
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.polls import polled
+from tlc.opt.ranges import EXTENT
 from tlc.ssa.calls import reached, recursive
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Type, Value, walk
@@ -39,49 +41,81 @@ _RARE = ', !prof !{!"branch_weights", i32 1048575, i32 1}'  # the first edge is 
 _LONG = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n'
 
 
-def emit(module: Module, kernels: Mapping[str, Kernel]) -> Program:
-    """Print a module and its kernels. `main` takes no parameters: its flags are constants by now."""
+def emit(module: Module, kernels: Mapping[str, Kernel], timed: bool = False) -> Program:
+    """Print a module and its kernels, which count their time if `timed`. `main` takes no parameters: its flags are constants by now."""
     tables = Tables()
     functions = list(module.functions.values())
-    text = [SUPPORT, *_printed(functions, _runs(functions), module, kernels, tables)]
+    runs, define = _runs(functions), _definition(module, timed)
+    text = [SUPPORT, *_printed(functions, runs, module, kernels, tables, define)]
+    if timed:
+        text.append(DECLARE_CLOCK)
     if "main" in module.functions:
         text.append(_entry(module.functions["main"]))
-    return Program("\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG]), _kernels_alone(_runs(functions), kernels), tables)
+    host = "\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG])
+    return Program(host, _kernels_alone(runs, kernels, define, timed), tables)
 
 
-def emit_kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables) -> Program:
+def emit_kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables, timed: bool = False) -> Program:
     """Print the kernels of a module whose functions another backend compiles. Those that kernels apply come along, with what they
     call: so no code of LLVM calls code of that backend. `host` is empty if no kernel applies a function.
     """
-    runs = _runs(list(module.functions.values()))
+    runs, define = _runs(list(module.functions.values())), _definition(module, timed)
     needed = reached(module, [name for run in runs for name in applied(kernels[run])])
     functions = [f for f in module.functions.values() if f.name in needed]
-    alone = _kernels_alone(runs, kernels)
+    alone = _kernels_alone(runs, kernels, define, timed)
     if not functions:
         return Program("", alone, tables)
-    text = [INTERNAL_SUPPORT, *_printed(functions, runs, module, kernels, tables)]
+    text = [INTERNAL_SUPPORT, *_printed(functions, runs, module, kernels, tables, define)]
+    if timed:
+        text.append(DECLARE_CLOCK)
     return Program("\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG]), alone, tables)
 
 
 def _printed(
-    functions: list[Function], runs: Iterable[str], module: Module, kernels: Mapping[str, Kernel], tables: Tables
+    functions: list[Function],
+    runs: Iterable[str],
+    module: Module,
+    kernels: Mapping[str, Kernel],
+    tables: Tables,
+    define: Callable[[Kernel], str],
 ) -> Iterator[str]:
     """Functions, the kernels that apply functions, and declarations of the others that are run."""
     for name in runs:
-        yield print_kernel(kernels[name]) if applied(kernels[name]) else _declaration(kernels[name])
+        yield define(kernels[name]) if applied(kernels[name]) else _declaration(kernels[name])
     again, polls = recursive(module), polled(module)
     for f in functions:
         yield _Printer(f, kernels, tables, f.name in again, polls[f.name]).run()
 
 
-def _kernels_alone(runs: Iterable[str], kernels: Mapping[str, Kernel]) -> str:
+def _kernels_alone(runs: Iterable[str], kernels: Mapping[str, Kernel], define: Callable[[Kernel], str], timed: bool) -> str:
     """The kernels that call nothing."""
-    return "\n".join(print_kernel(kernels[name]) for name in runs if not applied(kernels[name]))
+    texts = [define(kernels[name]) for name in runs if not applied(kernels[name])]
+    return "\n".join([*texts, DECLARE_CLOCK] if timed and texts else texts)
+
+
+def _definition(module: Module, timed: bool) -> Callable[[Kernel], str]:
+    """How a kernel is printed."""
+    if not timed:
+        return print_kernel
+    numbers = {name: k for k, name in enumerate(timed_kernels(module))}
+    return lambda kernel: print_timed(kernel, numbers[kernel.name], unread(module, kernel.name))
+
+
+def timed_kernels(module: Module) -> list[str]:
+    """The kernels of a module in the order of their rows in the table of a timed run."""
+    return _runs(module.functions.values())
 
 
 def _runs(functions: Iterable[Function]) -> list[str]:
     """Names of the kernels that functions run, in order of appearance."""
     return list(dict.fromkeys(str(i.attrs["kernel"]) for f in functions for i in walk(f.body) if i.op == "run"))
+
+
+def unread(module: Module, kernel: str) -> frozenset[int]:
+    """The outputs of a kernel that nobody reads after it, wherever it is run: it only works in them."""
+    runs = [i for f in module.functions.values() for i in walk(f.body) if i.op == "run" and i.attrs["kernel"] == kernel]
+    count = len(runs[0].results) if runs else 0
+    return frozenset(k for k in range(count) if all(isinstance(u, Instr) and u.op == "free" for r in runs for u in r.results[k].uses))
 
 
 def emit_llvm(module: Module, kernels: Mapping[str, Kernel], host: str = "llvm") -> str:
@@ -582,8 +616,10 @@ class _Printer:
         return pointer
 
     def bytes(self, elem: Elem, extents: tuple[str, ...]) -> str:
-        """The size of a buffer, the largest number if it overflows."""
+        """The size of a buffer, the largest number if it overflows or if an extent is not below `EXTENT`, on which passes rely."""
         size = str(elem.bytes)
+        if any(e.isdigit() and int(e) >= EXTENT for e in extents):
+            return str(2**63 - 1)
         for e in extents:
             if size.isdigit() and e.isdigit():
                 size = str(min(int(size) * int(e), 2**63 - 1))
@@ -591,6 +627,9 @@ class _Printer:
             pair = self.ins(f"call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 {size}, i64 {e})")
             product, over = (self.ins(f"extractvalue {{ i64, i1 }} {pair}, {k}") for k in (0, 1))
             size = self.ins(f"select i1 {over}, i64 {2**63 - 1}, i64 {product}")
+        for e in extents if len(extents) > 1 else ():  # another may be 0
+            if not e.isdigit():
+                size = self.ins(f"select i1 {self.ins(f'icmp uge i64 {e}, {EXTENT}')}, i64 {2**63 - 1}, i64 {size}")
         return size
 
     def copied(self, source: tuple[str, ...], type: Type, span: Span) -> tuple[str, ...]:

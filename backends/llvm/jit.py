@@ -50,8 +50,9 @@ def _features() -> str:
 def _initialize() -> None:
     # A choice stays a conditional move, as our own backend has it: LLVM would guess which of them a branch does better. An innermost
     # loop begins at a multiple of 32: the fetch of a short one is then the same wherever the function lies.
-    for option in ("-x86-cmov-converter=false", "-x86-experimental-pref-innermost-loop-alignment=5"):
-        llvm.set_option("", option)
+    if llvm.get_default_triple().startswith("x86_64"):
+        for option in ("-x86-cmov-converter=false", "-x86-experimental-pref-innermost-loop-alignment=5"):
+            llvm.set_option("", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 
@@ -87,9 +88,9 @@ def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
     key = _key(text, level)
     data = store.get(key)
     if data is None:
-        from tlc.backends.llvm.pool import DECLARE_POOL, POOL
+        from tlc.backends.llvm.pool import DECLARE_POOL
 
-        module = _optimized(text + DECLARE_POOL if _SHARES in text and text is not POOL else text, level)
+        module = _optimized(text + DECLARE_POOL if _SHARES in text and f"define void {_SHARES}" not in text else text, level)
         data = bytes(target().emit_object(module))
         module.close()
         store[key] = data

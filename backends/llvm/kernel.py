@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
+from math import gcd
 
 from tlc.backends.llvm import scalar
 from tlc.backends.llvm.abi import function_symbol, kernel_symbol
@@ -53,6 +54,7 @@ from tlc.tensor.kernel.ir import (
 )
 from tlc.tensor.kernel.verify import subexpressions
 
+NEAR = 4  # elements from lane to lane that are loaded with what lies between, which is cheaper than to gather them
 VERSIONS = 2  # at most this many tails are decided for all the code around them (the code doubles with each)
 
 
@@ -186,6 +188,7 @@ class _Printer:
     can_stop: bool = False
     before: list[Let] = field(default_factory=list)  # what was bound so far around the place that is printed
     parts: list[str] = field(default_factory=list)  # the functions of parallel loops
+    multiples: dict[str, int] = field(default_factory=dict)  # counters of loops, which do not wrap, and what they are multiples of
     zeros: int = 0  # how many bytes of zeros are read where a guard does not hold
 
     # ------------------------------------------------------------ the function
@@ -256,6 +259,7 @@ class _Printer:
         for let in _needed(s, before):
             self.statement(let)
         start, stop = self.linear(s.start), self.word(self.linear(s.stop)).text
+        self.multiples |= {"%first": 1, "%last": 1}
         end = self.word(start + Linear((("%last", s.step),))).text
         self.env["%first"] = start + Linear((("%first", s.step),))
         self.env["%last"] = Linear(((self.code.ins(f"call i64 @llvm.smin.i64(i64 {stop}, i64 {end})"), 1),))
@@ -354,7 +358,7 @@ class _Printer:
 
     def serial(self, s: For) -> None:
         start, stop = self.linear(s.start), self.linear(s.stop)
-        if start.lane or stop.lane:
+        if start.varies or stop.varies:
             raise NotVectorError
         trips = (stop + start.scaled(-1)).value
         if trips is not None and trips <= s.step:
@@ -364,7 +368,11 @@ class _Printer:
                     self.body(s.body)
             return
 
+        whole = all(name in self.multiples for name, _ in start.terms)
+        grain = gcd(s.step, start.constant, *(c * self.multiples.get(name, 1) for name, c in start.terms)) if whole else 1
+
         def body(i: str) -> None:
+            self.multiples[i] = grain
             self.env[s.var.name] = Linear(((i, 1),))
             self.knowing(Op("sub", Elem.I64, (s.stop, s.var)), self.arm(s.body))
 
@@ -481,7 +489,8 @@ class _Printer:
 
     # ------------------------------------------------------------ memory
 
-    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
+    def address(self, buffer: Buffer, indices: tuple[Expr, ...], strided: bool = False) -> Address:
+        """Where an element of each lane lies. `strided`: the caller can do with a kind of its own for lanes a few elements apart."""
         flat, varying = Linear(), []
         stride: int | str = 1
         for position in reversed(range(len(indices))):
@@ -495,11 +504,17 @@ class _Printer:
             else:
                 flat = flat + self.strided(index, stride, varying)
         lanes = self.memory[buffer.name].lanes
-        if lanes > 1 and (flat.lane or varying):
+        if lanes > 1 and (flat.varies or varying):
             raise NotVectorError
-        if flat.lane not in (0, 1) or (varying and flat.lane):
-            varying.append(self.word(Linear(lane=flat.lane)).text)
-            flat = replace(flat, lane=0)
+        if strided and lanes == 1 and not varying and self.vector and (flat.offsets or flat.lane not in (0, 1)):
+            numbers = flat.numbers(self.vector.lanes)
+            if max(numbers) - min(numbers) <= NEAR * (self.vector.lanes - 1):
+                flat = Linear.of(flat.terms, numbers)
+                first = replace(flat, constant=min(numbers))
+                return Address("strided", self.pointer(self.memory[buffer.name].pointer, first, storage(buffer.elem)), flat)
+        if flat.offsets or flat.lane not in (0, 1) or (varying and flat.lane):
+            varying.append(self.word(Linear(lane=flat.lane, offsets=flat.offsets)).text)
+            flat = replace(flat, lane=0, offsets=())
         pointer = self.pointer(self.memory[buffer.name].pointer, flat, storage(buffer.elem, lanes))
         if not varying:
             return Address("contiguous" if flat.lane else "uniform", pointer, flat)
@@ -514,8 +529,8 @@ class _Printer:
         """index * stride; what moves with the lane by a stride known only at run time goes to `varying`."""
         if isinstance(stride, int):
             return index.scaled(stride)
-        if index.lane:
-            varying.append(self.times(self.word(Linear(lane=index.lane)).text, stride))
+        if index.varies:
+            varying.append(self.times(self.word(Linear(lane=index.lane, offsets=index.offsets)).text, stride))
         terms = [(self.code.ins(f"mul i64 {name}, {stride}"), c) for name, c in index.terms]
         out = Linear()
         for t in terms + ([(stride, index.constant)] if index.constant else []):
@@ -552,7 +567,9 @@ class _Printer:
         place = self.code.shared if memory.fixed else self.code.here
         if e.guard is not None:
             return self.guarded(e, e.guard, place)
-        at = self.address(e.buffer, e.indices)
+        at = self.address(e.buffer, e.indices, strided=self.vector is not None and self.known_mask() is not None)
+        if at.kind == "strided":
+            return self.from_storage(self.apart(elem, at, place), elem, self.vector.lanes if self.vector else 1)
         if memory.lanes > 1 or at.kind == "uniform":
             text = f"load {storage(elem, memory.lanes)}, ptr {at.pointer}, align {elem.bytes}"
             return self.from_storage(place(text), elem, memory.lanes)
@@ -564,6 +581,28 @@ class _Printer:
         else:
             text = self.masked("gather" if at.kind == "scattered" else "load", elem, type, at)
         return self.from_storage(place(text), elem, vector.lanes)
+
+    def known_mask(self) -> list[bool] | None:
+        """Which lanes are active, if that is known here."""
+        assert self.vector is not None
+        if self.vector.mask is None:
+            return [True] * self.vector.lanes
+        return [x.endswith("true") for x in self.vector.mask.strip("<>").split(", ")] if self.vector.mask.startswith("<") else None
+
+    def apart(self, elem: Elem, at: Address, place: Callable[[str], str]) -> str:
+        """Elements a few apart, by a load of them and of what lies between (nothing beyond the last one is read)."""
+        assert self.vector is not None
+        active, lanes = self.known_mask() or [], self.vector.lanes
+        numbers = at.flat.numbers(lanes)
+        places = [n - min(numbers) for n in numbers]
+        last = max((p for p, a in zip(places, active, strict=True) if a), default=0)
+        count = 1 << max(1, max(places).bit_length())
+        mask = "<" + ", ".join(f"i1 {'true' if k <= last else 'false'}" for k in range(count)) + ">"
+        type = storage(elem, count)
+        base = "i8" if elem is Elem.BOOL else scalar.MANGLED[elem]
+        wide = place(f"call {type} @llvm.masked.load.v{count}{base}.p0(ptr {at.pointer}, i32 {elem.bytes}, <{count} x i1> {mask}, {type} zeroinitializer)")
+        picks = "<" + ", ".join(f"i32 {p}" for p in places) + ">"
+        return place(f"shufflevector {type} {wide}, {type} poison, <{lanes} x i32> {picks}")
 
     def guarded(self, e: Load, guard: Expr, place: Callable[[str], str]) -> Word:
         """A load under a condition. What of that is the same for all lanes chooses between the address and one where zeros lie; what varies
@@ -695,11 +734,12 @@ class _Printer:
         if isinstance(v, Word):
             return v
         base = self.total(v.terms, v.constant)
-        if not v.lane:
+        if not v.varies:
             return Word(base, Elem.I64)
         assert self.vector is not None
         lanes = self.vector.lanes
-        numbers = "<" + ", ".join(f"i64 {wrapped(k * v.lane)}" for k in range(lanes)) + ">"
+        each = replace(v, constant=0).numbers(lanes)
+        numbers = "<" + ", ".join(f"i64 {wrapped(n)}" for n in each) + ">"
         if not v.terms and not v.constant:
             return Word(numbers, Elem.I64, lanes)
         spread = self.spread(Word(base, Elem.I64), lanes).text
@@ -748,6 +788,10 @@ class _Printer:
                     return forms[1].scaled(known[0])
                 case _:
                     pass
+        if e.op in ("floordiv", "mod") and e.elem is Elem.I64:
+            split = self.divided(e.op, args[0], known[1])
+            if split is not None:
+                return split
         words = [self.word(a) for a in args]
         if e.op == "select" and words[0].text in ("true", "false"):
             return args[1] if words[0].text == "true" else args[2]
@@ -755,6 +799,29 @@ class _Printer:
         operands = tuple((self.spread(w, lanes).text, w.elem) for w in words)
         text = scalar.emit(self.code, e.op, e.elem, operands, lanes)
         return Linear(((text, 1),)) if e.elem is Elem.I64 and lanes == 1 and text.startswith("%") else Word(text, e.elem, lanes)
+
+    def divided(self, op: str, a: Value, by: int | None) -> Linear | None:
+        """A quotient or remainder of an index by a number whose lanes are known, because the rest is a multiple of the number; or that are of one
+        multiple of it, because the rest counts in steps that the lanes do not fill.
+
+            (8 i + l) // 2 = 4 i + (0, 0, 1, 1, ..)             (16 i + l) // 784 = 16 i // 784,  16 lanes
+        """
+        if by is None or by <= 0 or not isinstance(a, Linear) or not a.varies or self.vector is None:
+            return None
+        if any(name not in self.multiples or abs(c) > 1 << 20 for name, c in a.terms):
+            return None  # a multiple that wraps is none
+        grain = gcd(*(c * self.multiples[name] for name, c in a.terms))
+        numbers = a.numbers(self.vector.lanes)
+        rest = Linear(a.terms)
+        if grain % by == 0:
+            if op == "mod":
+                return Linear.of((), [n % by for n in numbers])
+            if all(c % by == 0 for _, c in a.terms):
+                return Linear.of(tuple((name, c // by) for name, c in a.terms), [n // by for n in numbers])
+        elif by % grain or min(numbers) < 0 or max(numbers) >= grain:
+            return None
+        text = scalar.emit(self.code, op, Elem.I64, ((self.word(rest).text, Elem.I64), (str(by), Elem.I64)), 1)
+        return Linear(((text, 1),)) + Linear.of((), [n // by if op == "floordiv" else n for n in numbers])
 
     def folded(self, e: Op, numbers: list[int]) -> Value:
         """An op on constants."""

@@ -275,16 +275,21 @@ _NAMES = (
     "pool_threads",
 )  # fmt: skip
 
-POOL = Template(_TEXT).substitute(
-    {name: offset(name) for name in _NAMES},
-    GRAIN=GRAIN,
-    CHUNKS=CHUNKS,
-    CHUNKS_LESS_ONE=CHUNKS - 1,
-    PATIENCE=PATIENCE,
-    WORKERS=WORKERS,
-    FUTEX=_FUTEX,
-    PAUSE=_PAUSE,
-    DECLARE=_DECLARE,
-)
 
+def pool(grain: int = GRAIN) -> str:
+    """The text, with the least that threads claim at once."""
+    return Template(_TEXT).substitute(
+        {name: offset(name) for name in _NAMES},
+        GRAIN=grain,
+        CHUNKS=CHUNKS,
+        CHUNKS_LESS_ONE=CHUNKS - 1,
+        PATIENCE=PATIENCE,
+        WORKERS=WORKERS,
+        FUTEX=_FUTEX,
+        PAUSE=_PAUSE,
+        DECLARE=_DECLARE,
+    )
+
+
+POOL = pool()
 DECLARE_POOL = "\ndeclare void @tlc.parallel(ptr, ptr, ptr, i64, i64)\n"

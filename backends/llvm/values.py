@@ -22,11 +22,14 @@ class Word:
 
 @dataclass(frozen=True)
 class Linear:
-    """An `i64`: the sum of names times coefficients, a constant and the number of the lane times a coefficient."""
+    """An `i64`: the sum of names times coefficients, a constant and the number of the lane times a coefficient; and where lanes do not go up
+    evenly (0, 0, 1, 1, .. of `l // 2`), what each has more than that.
+    """
 
     terms: tuple[tuple[str, int], ...] = ()
     constant: int = 0
     lane: int = 0
+    offsets: tuple[int, ...] = ()
 
     elem = Elem.I64
 
@@ -34,15 +37,38 @@ class Linear:
         terms = dict(self.terms)
         for name, c in other.terms:
             terms[name] = terms.get(name, 0) + c
-        return Linear(tuple((n, c) for n, c in terms.items() if c), self.constant + other.constant, self.lane + other.lane)
+        offsets = self.offsets or other.offsets
+        if self.offsets and other.offsets:
+            offsets = tuple(a + b for a, b in zip(self.offsets, other.offsets, strict=True))
+        kept = tuple((n, c) for n, c in terms.items() if c)
+        return Linear(kept, self.constant + other.constant, self.lane + other.lane, offsets)
 
     def scaled(self, by: int) -> Linear:
-        return Linear(tuple((n, c * by) for n, c in self.terms), self.constant * by, self.lane * by) if by else Linear()
+        if not by:
+            return Linear()
+        return Linear(tuple((n, c * by) for n, c in self.terms), self.constant * by, self.lane * by, tuple(o * by for o in self.offsets))
+
+    @property
+    def varies(self) -> bool:
+        """Whether it differs between lanes."""
+        return bool(self.lane or self.offsets)
+
+    def numbers(self, lanes: int) -> list[int]:
+        """What each lane has, constant included and terms aside."""
+        return [self.constant + self.lane * k + (self.offsets[k] if self.offsets else 0) for k in range(lanes)]
+
+    @staticmethod
+    def of(terms: tuple[tuple[str, int], ...], numbers: list[int]) -> Linear:
+        """Terms, and a number for each lane."""
+        first, step = numbers[0], numbers[1] - numbers[0] if len(numbers) > 1 else 0
+        if all(n == first + step * k for k, n in enumerate(numbers)):
+            return Linear(terms, first, step)
+        return Linear(terms, first, 0, tuple(n - first for n in numbers))
 
     @property
     def value(self) -> int | None:
         """The number, if it is one."""
-        return None if self.terms or self.lane else self.constant
+        return None if self.terms or self.varies else self.constant
 
 
 Value = Word | Linear

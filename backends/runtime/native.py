@@ -43,7 +43,8 @@ class Native:
     work among `threads` threads; what they compute does not depend on it.
     """
 
-    def __init__(self, executable: Executable, services: Services, threads: int = 1) -> None:
+    def __init__(self, executable: Executable, services: Services, threads: int = 1, entry: str = ENTRY) -> None:
+        self.entry = entry
         self.services = services
         self.loaded = _loaded(executable)
         self.context = Context(threads=threads)
@@ -57,7 +58,7 @@ class Native:
     def run(self) -> None:
         """Run `main`. Raises `Stop` where the program stops itself, what a service raised, or `KeyboardInterrupt`."""
         self.context.stack_bytes = STACK - MARGIN
-        main = _Main(self.loaded.address(ENTRY))
+        main = _Main(self.loaded.address(self.entry))
         status: list[int] = []
         finished = threading.Event()
 

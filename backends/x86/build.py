@@ -34,16 +34,24 @@ NOBODY = Nobody()
 
 
 def build(
-    module: Module, kernels: Mapping[str, Kernel], store: Store, registers: str = "all", check: bool = False, watcher: Watcher = NOBODY
+    module: Module,
+    kernels: Mapping[str, Kernel],
+    store: Store,
+    registers: str = "all",
+    check: bool = False,
+    watcher: Watcher = NOBODY,
+    timed: bool = False,
 ) -> Executable:
-    """`main` and what it needs as machine code; objects that `store` has are not compiled again. `check` proves every step."""
+    """`main` and what it needs as machine code; objects that `store` has are not compiled again. `check` proves every step. Kernels count
+    their time if `timed`.
+    """
     tables = Tables()
     machine = select_reached(module, kernels, tables, check, watcher)
     executable = finish(machine, tables, store, registers, check, watcher)
     if not any(i.op == "run" for f in module.functions.values() for i in walk(f.body)):
         return executable
     with watcher.stage("llvm"):
-        return replace(executable, objects={**executable.objects, **_kernels(module, kernels, tables, store)})
+        return replace(executable, objects={**executable.objects, **_kernels(module, kernels, tables, store, timed)})
 
 
 def finish(
@@ -140,11 +148,11 @@ def with_entry(code: Code) -> Code:
 # ---------------------------------------------------------------- what LLVM makes
 
 
-def _kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables, store: Store) -> Mapping[str, bytes]:
+def _kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables, store: Store, timed: bool) -> Mapping[str, bytes]:
     from tlc.backends.llvm import jit
     from tlc.backends.llvm.host import emit_kernels
 
-    return jit.build(emit_kernels(module, kernels, tables), store).objects
+    return jit.build(emit_kernels(module, kernels, tables, timed), store).objects
 
 
 def _needs_support(code: Code, tables: Tables) -> bool:

@@ -10,6 +10,7 @@ from tlc.backends.x86.selector import Selector, fits, real_bits
 from tlc.frontend.narrow_reals import NARROW, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
+from tlc.opt.ranges import EXTENT
 from tlc.regalloc.ir import VReg
 from tlc.ssa.ir import Instr, Value
 
@@ -196,9 +197,11 @@ def _move(s: Selector, to: VReg, source: VReg, size: VReg | int) -> None:
 
 
 def _bytes(s: Selector, elem: Elem, extents: list[tuple[Value, int]]) -> VReg | int:
-    """The size of a buffer, the largest number if it overflows."""
+    """The size of a buffer, the largest number if it overflows or if an extent is not below `EXTENT`, on which passes rely."""
     known = elem.bytes
     size: VReg | None = None
+    if any(int(literal) >= EXTENT for value, k in extents if (literal := s.parts.literal(value, k)) is not None):
+        return GREATEST
     for value, k in extents:
         literal = s.parts.literal(value, k)
         if literal is not None and size is None:
@@ -206,7 +209,13 @@ def _bytes(s: Selector, elem: Elem, extents: list[tuple[Value, int]]) -> VReg | 
             continue
         extent = s.reg(value, k)
         size = extent if size is None and known == 1 else _saturating(s, s.integer(known) if size is None else size, extent)
-    return known if size is None else size
+    if size is None:
+        return known
+    for value, k in extents if len(extents) > 1 else []:  # another may be 0
+        if s.parts.literal(value, k) is None:
+            beyond = s.make("shr_i", s.reg(value, k), imm=EXTENT.bit_length() - 1, w=64)
+            size = s.make("choose_i", size, s.integer(GREATEST), beyond, cc="ne", imm=0, w=64, vw=64)
+    return size
 
 
 def _saturating(s: Selector, a: VReg, b: VReg) -> VReg:

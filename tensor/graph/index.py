@@ -19,7 +19,7 @@ from functools import cached_property
 from math import gcd
 
 from tlc.frontend.types import Elem
-from tlc.tensor.graph.ir import Expr, Node, axis, const, load, op, rebuild, transform
+from tlc.tensor.graph.ir import Expr, Node, axis, const, load, op, rebuild, transform, walk, zero
 
 Monomial = tuple[Expr, ...]  # atoms sorted by number, repeated by power; () is the constant term
 Poly = dict[Monomial, int]  # without zero coefficients
@@ -328,6 +328,10 @@ class Ranges:
             low = _add(low, term)
         return all(c >= 0 for c in low.values())
 
+    def within(self, index: Expr, extent: Expr) -> bool:
+        """Whether an index is provably in range."""
+        return bool(self.compare("ge", index, const(0)) and self.compare("lt", index, extent))
+
     def compare(self, name: str, a: Expr, b: Expr) -> bool | None:
         """The value of a comparison, if it is the same for all indices."""
         p, q = to_poly(a), to_poly(b)
@@ -458,12 +462,23 @@ def unflatten(position: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
 
 def straightened(node: Node) -> Node:
     """The node with every load in the shape in which its indices divide least: in the view's, in the tensor's own, or as one row of cells.
+    What is in range for every element is read without a guard, and chosen afterwards (but for factors of a product, which stay loads).
 
         x seen as [12, 2] at (i // 2, i % 2)        x seen as [24] at (i)
+        x[i if c]                                   select(c, x[i], 0)
     """
     ranges = Ranges(node.domain)
+    r = node.reduction
+    factors = set(walk(r.terms)) if r and len(r.terms) > 1 else set()
 
     def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op == "load" and e.guard is not None and e not in factors:
+            indices = args[: len(e.data.shape)]
+            if all(ranges.within(i, n) for i, n in zip(indices, e.data.shape, strict=True)):
+                return op("select", args[-1], change_shape(e, indices), zero(e.elem))
+        return change_shape(e, args)
+
+    def change_shape(e: Expr, args: tuple[Expr, ...]) -> Expr:
         rank = len(e.data.shape) if e.op == "load" else 0
         if e.op != "load" or not divisions(args[:rank]):
             return rebuild(e, args) if args else e
@@ -509,7 +524,6 @@ def slope(e: Expr, k: int) -> Expr | None:
 
 
 def _atoms(e: Expr) -> set[Expr]:
-    from tlc.tensor.graph.ir import walk
 
     return set(walk([e]))
 

@@ -127,6 +127,7 @@ class Node:
     scatter: Scatter | None = None
     span: Span = NOWHERE
     notes: tuple[str, ...] = ()
+    joined: tuple[Span, ...] = ()  # where the nodes stand that became part of this one
 
     @property
     def rank(self) -> int:
@@ -154,6 +155,7 @@ class Node:
             Scatter(s.base, tuple(map(change, s.targets))) if s else None,
             self.span,
             self.notes,
+            self.joined,
         )
 
 

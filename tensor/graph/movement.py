@@ -16,7 +16,7 @@ results of a graph are the values that a line `output %a, %b` names, or those th
 
 Each line becomes a node of the graph, but for `reshape`, which is a view of what it reshapes; fusion then makes index arithmetic of all
 movement. A sum of a product is one chain of fused multiply-adds, as in TL, other sums of reals have sixteen lanes, and narrow reals are
-summed in f32. A padded element is chosen, not read: its index is kept in range for the load that the choice does not take.
+summed in f32. What is padded is not read: the load has a guard.
 """
 
 from __future__ import annotations
@@ -250,17 +250,15 @@ class _Reader:
         if not all(x.shape):
             return self.made(s, x, shape, fill)
         inside: Expr | None = None
-        at: list[Expr] = []
         for k, (n, (low, high)) in enumerate(zip(x.shape, pairs, strict=True)):
-            i = op("sub", axis(k), const(low))
             tests = [op("ge", axis(k), const(low))] if low else []
             tests += [op("lt", axis(k), const(low + n))] if high else []
             for test in tests:
                 inside = test if inside is None else op("and", inside, test)
-            i = op("max", i, const(0)) if low else i
-            at.append(op("min", i, const(n - 1)) if high else i)
-        value = read(x, at)
-        return self.made(s, x, shape, value if inside is None else op("select", inside, value, fill))
+        at = [op("sub", axis(k), const(low)) for k, (low, _) in enumerate(pairs)]
+        value = load(x.view.tensor, at, x.view.shape, inside)
+        plain = inside is None or repr(fill.data) in ("0", "0.0", "False")
+        return self.made(s, x, shape, value if plain or inside is None else op("select", inside, value, fill))
 
     def shrink(self, s: _Line) -> Value:
         x, arg = self.movement(s)

@@ -38,9 +38,15 @@ def launch(kernel: Kernel, operands: Sequence[Any], apply: Applied | None = None
     return [o if o.ndim else o[()] for o in outputs]
 
 
-def run(kernel: Kernel, outputs: Sequence[np.ndarray[Any, Any]], inputs: Sequence[Any], apply: Applied | None = None) -> None:
-    """Run a kernel into C-contiguous output arrays. An input array may have any shape with the right number of elements."""
-    _Compiled(kernel, apply).run(outputs, inputs)
+def run(
+    kernel: Kernel, outputs: Sequence[np.ndarray[Any, Any]], inputs: Sequence[Any], apply: Applied | None = None, *, adverse: bool = False
+) -> None:
+    """Run a kernel into C-contiguous output arrays. An input array may have any shape with the right number of elements.
+
+    `adverse`: as lawful and as unkind as can be: parallel loops run from their end to their start, and fresh local memory holds rubbish.
+    A kernel whose promises are true gives the same bits.
+    """
+    _Compiled(kernel, apply, adverse).run(outputs, inputs)
 
 
 class _Memory:
@@ -55,9 +61,10 @@ class _Memory:
 
 
 class _Compiled:
-    def __init__(self, kernel: Kernel, apply: Applied | None) -> None:
+    def __init__(self, kernel: Kernel, apply: Applied | None, adverse: bool) -> None:
         self.kernel = kernel
         self.apply = apply
+        self.adverse = adverse
         self.slots: dict[str, int] = {}
         for p in (*kernel.outputs, *kernel.inputs):
             self.slot(p.name)
@@ -122,9 +129,10 @@ class _Compiled:
             case Declare():
                 slot, dtype = self.slot(s.buffer.name), DTYPES[s.buffer.elem]
                 shape = tuple(int(e.value) for e in s.buffer.shape if isinstance(e, Const))
+                fresh = rubbish(s.buffer.elem) if self.adverse else dtype.type(0)
 
                 def declare(frame: _Frame) -> None:
-                    frame[slot] = _Memory(np.zeros(prod(shape), dtype), shape)
+                    frame[slot] = _Memory(np.full(prod(shape), fresh), shape)
 
                 return declare
 
@@ -132,6 +140,7 @@ class _Compiled:
         start, stop, slot, step = self.index(s.start), self.index(s.stop), self.slot(s.var.name), s.step
         code = self.body(s.body)
         together = s.kind is Kind.VECTOR and _independent(s)
+        from_the_end = self.adverse and s.kind is Kind.PARALLEL
 
         def run(frame: _Frame) -> None:
             first, last = int(start(frame)), int(stop(frame))
@@ -141,7 +150,8 @@ class _Compiled:
                 frame[slot] = np.arange(first, last, dtype=np.int64)
                 code(frame)
             else:
-                for i in range(first, last, step):
+                turns = range(first, last, step)
+                for i in reversed(turns) if from_the_end else turns:
                     frame[slot] = i
                     code(frame)
 
@@ -253,6 +263,11 @@ class _Compiled:
             return np.array([apply(e.function, row) for row in rows], dtype)
 
         return call
+
+
+def rubbish(elem: Elem) -> Any:
+    """A value that nobody expects in memory that was not written."""
+    return DTYPES[elem].type(float("nan") if elem.is_real else True if elem is Elem.BOOL else np.iinfo(DTYPES[elem]).max - 5)
 
 
 def _whole(slot: int) -> _Eval:

@@ -4,6 +4,8 @@
     llvm, x86 at -O2, -O0    machine code
     x86 few                  the same with three registers of each kind, of every fourth batch
 
+Of every eighth batch the form after each pass and every allocation of registers is proved as well.
+
 All in one process. A program that differs is made smaller, as long as it differs in the same way, and printed.
 """
 
@@ -99,15 +101,17 @@ def interpreted(program: Program) -> Runner:
     return runner(services, lambda: interpreter.call("main", []))
 
 
-def compiled(program: Program, ways: Sequence[tuple[str, str]], levels: Sequence[int], store: dict[str, bytes]) -> Iterator[tuple[str, Runner]]:
+def compiled(
+    program: Program, ways: Sequence[tuple[str, str]], levels: Sequence[int], store: dict[str, bytes], verify: bool
+) -> Iterator[tuple[str, Runner]]:
     """The ways by name. Raises `Fault` where the compiler fails."""
     for level in levels:
         with faults_of(f"middle -O{level}"):
-            tensors = next(value for name, _, value in pipeline.middle(program, Options(level, flags={})) if name == "memory")
+            tensors = next(value for name, _, value in pipeline.middle(program, Options(level, verify, flags={})) if name == "memory")
         for host, registers in ways:
             name = f"{host}{' few' * (registers == 'few')} -O{level}"
             with faults_of(name):
-                code = pipeline.machine_code(tensors, Options(level, flags={}, host=host, registers=registers), store)
+                code = pipeline.machine_code(tensors, Options(level, verify, flags={}, host=host, registers=registers), store)
             services = Answers()
             native = Native(code, services)
             yield name, runner(services, native.run)
@@ -115,8 +119,14 @@ def compiled(program: Program, ways: Sequence[tuple[str, str]], levels: Sequence
 
 
 def differences(
-    text: str, runs: Sequence[Run], ways: Sequence[tuple[str, str]], levels: Sequence[int] = LEVELS, store: dict[str, bytes] | None = None
+    text: str,
+    runs: Sequence[Run],
+    ways: Sequence[tuple[str, str]],
+    levels: Sequence[int] = LEVELS,
+    store: dict[str, bytes] | None = None,
+    verify: bool = False,
 ) -> list[Difference]:
+    """Where a way's outcomes are not those of the interpreter. With `verify` every pass and every allocation is proved too."""
     program = pipeline.front(Source("program.tl", text))
     if program.main is None:
         return []
@@ -124,7 +134,7 @@ def differences(
     expected = [meaning(run) for run in runs]
     found: list[Difference] = []
     try:
-        for name, way in compiled(program, ways, levels, {} if store is None else store):
+        for name, way in compiled(program, ways, levels, {} if store is None else store, verify):
             for run, right in zip(runs, expected, strict=True):
                 outcome = way(run)
                 if outcome != right:
@@ -205,21 +215,23 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="do not make programs smaller")
     args = parser.parse_args()
     store: dict[str, bytes] = {}
-    gc.disable()  # graphs of a program are many objects that live as long as each other
+    gc.freeze()
+    gc.disable()  # the graphs of a program are many objects that live as long as each other
     done = faults = 0
     begin = time.monotonic()
     seed = args.seed
     while done < args.programs and faults < args.faults:
         batch = generate(seed)
         ways = (*WAYS, FEW) if seed % 4 == 0 else WAYS
-        found = differences(batch.text, batch.runs, ways, LEVELS, store)
+        found = differences(batch.text, batch.runs, ways, LEVELS, store, verify=seed % 8 == 4)
         for difference in list({(d.way, d.run is None): d for d in found}.values())[:2]:
             faults += 1
             print(f"seed {seed}: {difference}", flush=True)
             if not args.whole:
                 text, run = smaller(batch, difference)
                 print(f"run {run}\n{text}", flush=True)
-        gc.collect()
+        if seed % 4 == 3:
+            gc.collect()
         done += len(batch.programs)
         seed += 1
         if seed % 10 == 0:

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field, replace
 INTS = {"i8": (8, True), "i32": (32, True), "i64": (64, True), "u8": (8, False), "u32": (32, False)}
 REALS = ("f16", "bf16", "f32", "f64")
 ELEMS = (*INTS, *REALS, "bool")
-ARRAYS = tuple((elem, dims) for elem in ELEMS for dims in ((5,), (3, 4)))  # what `main` makes
+Dims = tuple[int | str, ...]  # a name is a dimension that only the run knows
+
+ARRAYS: tuple[tuple[str, Dims], ...] = tuple((elem, dims) for elem in ELEMS for dims in ((5,), (3, 4), ("n",), ("n", 3)))  # what `main` makes
 PROGRAMS = 25  # in a batch
 RUNS = 3  # of each program
 LOOPS = 3  # nested
@@ -38,9 +40,9 @@ class Var:
 
     name: str
     elem: str
-    dims: tuple[int, ...] = ()
+    dims: Dims = ()
     mutable: bool = False
-    below: int = 0
+    below: int | str = 0
 
     @property
     def type(self) -> str:
@@ -51,7 +53,7 @@ class Var:
 class Function:
     name: str
     params: tuple[Var, ...]
-    results: tuple[tuple[str, tuple[int, ...]], ...]
+    results: tuple[tuple[str, Dims], ...]
     recursive: bool
     weight: int
 
@@ -59,7 +61,7 @@ class Function:
 @dataclass
 class Scope:
     vars: list[Var]
-    results: tuple[tuple[str, tuple[int, ...]], ...]
+    results: tuple[tuple[str, Dims], ...]
     loops: int = 0
     weight: int = 1
     itself: Function | None = None  # a function that may call itself here
@@ -159,16 +161,16 @@ class Generator:
     def element(self, scope: Scope, array: Var) -> str:
         return f"{array.name}[{', '.join(self.index(scope, n) for n in array.dims)}]"
 
-    def index(self, scope: Scope, extent: int) -> str:
+    def index(self, scope: Scope, extent: int | str) -> str:
         """An index into a dimension."""
-        known = [v.name for v in scope.vars if 0 < v.below <= extent]
+        known = [v.name for v in scope.vars if v.below and (v.below == extent or (isinstance(v.below, int) and isinstance(extent, int) and v.below <= extent))]
         if known and self.chance(0.6):
             return self.rng.choice(known)
         if self.chance(0.4):
-            return str(self.rng.randrange(extent))
+            return str(self.rng.randrange(extent)) if isinstance(extent, int) else self.rng.choice(("0", f"{extent} - 1"))
         inner = self.leaf(scope, "i64")
         if inner.isidentifier() and self.chance(self.unsafe):
-            return self.rng.choice((inner, f"({inner} % {extent + 1})"))
+            return self.rng.choice((inner, f"({inner} % ({extent} + 1))"))
         return f"({inner} % {extent})"
 
     def expr(self, scope: Scope, elem: str, depth: int) -> str:
@@ -249,20 +251,24 @@ class Generator:
         found = [f for f in self.functions if f.weight <= room]
         return [*found, scope.itself] if scope.itself is not None and not scope.loops else found
 
-    def arguments(self, scope: Scope, f: Function) -> str | None:
+    def arguments(self, scope: Scope, f: Function) -> tuple[str, dict[int | str, int | str]] | None:
+        """Arguments for a call, and the dimensions that its dimension names stand for."""
         args: list[str] = []
+        names: dict[int | str, int | str] = {}
         for p in f.params:
             if p.name == "depth":
                 args.append("depth - 1" if f is scope.itself else str(self.rng.randint(0, 3)))
             elif p.dims:
-                arrays = [v.name for v in scope.vars if (v.elem, v.dims) == (p.elem, p.dims)]
+                arrays = [v for v in scope.vars if v.elem == p.elem and fits(v.dims, p.dims)]
                 if not arrays:
                     return None
-                args.append(self.rng.choice(arrays))
+                v = self.rng.choice(arrays)
+                names.update((d, e) for d, e in zip(p.dims, v.dims, strict=True) if isinstance(d, str))
+                args.append(v.name)
             else:
                 args.append(self.expr(scope, p.elem, 1))
         self.cost += f.weight * scope.weight
-        return ", ".join(args)
+        return ", ".join(args), names
 
     def call_of(self, scope: Scope, elem: str) -> str | None:
         """A call as an expression: of a function with one result that is this scalar."""
@@ -270,8 +276,8 @@ class Generator:
         if not found:
             return None
         f = self.rng.choice(found[-3:])
-        args = self.arguments(scope, f)
-        return f"{f.name}({args})" if args is not None else None
+        made = self.arguments(scope, f)
+        return f"{f.name}({made[0]})" if made is not None else None
 
     # ------------------------------------------------------------ statements
 
@@ -329,11 +335,12 @@ class Generator:
 
     def call(self, scope: Scope, depth: int) -> None:
         f = self.rng.choice(self.callable(scope)[-4:])
-        args = self.arguments(scope, f)
-        if args is None:
+        made = self.arguments(scope, f)
+        if made is None:
             return
+        args, names = made
         mutable = self.chance(0.5)
-        new = [Var(self.name("r"), elem, dims, mutable) for elem, dims in f.results]
+        new = [Var(self.name("r"), elem, tuple(names.get(d, d) for d in dims), mutable) for elem, dims in f.results]
         head, lines = f"{'var' if mutable else 'let'} {self.names_of(new)} = {f.name}({args})", []
         if f is scope.itself:  # only where there is depth left; without a value there are others
             self.line("if depth > 0 {")
@@ -389,9 +396,9 @@ class Generator:
 
     def for_(self, scope: Scope, depth: int) -> None:
         i = self.name("k")
-        below = 0
+        below: int | str = 0
         if self.chance(0.5):
-            below = self.rng.choice((3, 4, 5))
+            below = self.rng.choice((3, 4, 5, *dict.fromkeys(d for v in scope.vars for d in v.dims if isinstance(d, str))))
             head = f"0..{below}"
         else:
             low, high = self.rng.choice(("0", "1", "-3", "2")), f"({self.leaf(scope, 'i64')} % {self.rng.randint(2, 7)})"
@@ -426,18 +433,21 @@ class Generator:
 
     def function(self, name: str, recursive: bool, entry: bool) -> Function:
         params = [Var(self.name("x"), self.elem()) for _ in range(self.rng.choice((0, 1, 2, 2, 3, 3, 5, 8, 14)))]
+        sizes: list[Var] = []
         for elem, dims in self.rng.sample([a for a in ARRAYS if a[0] in self.elems], self.rng.choice((0, 1, 1, 2))):
-            params.append(Var(self.name("x"), elem, dims))
+            if "n" in dims:
+                sizes.append(Var(self.name("n"), "i64"))
+            params.append(Var(self.name("x"), elem, tuple(sizes[-1].name if d == "n" else d for d in dims)))
         self.rng.shuffle(params)
         if recursive:
             params.insert(self.rng.randint(0, len(params)), Var("depth", "i64"))
         arrays = [p for p in params if p.dims]
-        results: list[tuple[str, tuple[int, ...]]] = [(self.elem(), ()) for _ in range(self.rng.choice((1, 1, 1, 1, 2, 2, 3, 5, 11)))]
+        results: list[tuple[str, Dims]] = [(self.elem(), ()) for _ in range(self.rng.choice((1, 1, 1, 1, 2, 2, 3, 5, 11)))]
         if arrays and self.chance(0.5):
             p = self.rng.choice(arrays)
             results.insert(self.rng.randint(0, len(results)), (p.elem, p.dims))
         f = Function(name, tuple(params), tuple(results), recursive, 0)
-        scope = Scope(list(params), f.results, itself=f if recursive else None)
+        scope = Scope([*params, *sizes], f.results, itself=f if recursive else None)
         self.cost, self.lines = 0, []
         for p in arrays:
             if self.chance(0.6):
@@ -483,7 +493,7 @@ class Generator:
         args: list[str] = []
         for q in p.params:
             if q.dims:
-                args.append(array_name(q.elem, q.dims))
+                args.append(array_name(q.elem, tuple("n" if isinstance(d, str) else d for d in q.dims)))
             elif q.elem == "bool":
                 args.append(self.rng.choice(("s > t", "s == t", "r < 0.5", "s % 2 == 0")))
             elif q.elem in REALS:
@@ -494,32 +504,37 @@ class Generator:
         shown: list[str] = []
         for r in results:
             spec = ":.17g" if r.elem in REALS else ""
-            places = [f"[{', '.join(str(n - 1 - k) for n in r.dims)}]" for k in range(2)] if r.dims else [""]
+            places = ["[0]", "[2]"] if r.dims == (5,) else ["[0, 0]", "[2, 1]"] if r.dims == (3, 4) else ["[0]", "[n - 1]"]
+            places = [""] if not r.dims else places if len(r.dims) == 1 or isinstance(r.dims[0], int) else ["[0, 2]", "[n - 1, 0]"]
             shown += [f"{{{r.name}{place}{spec}}}" for place in places]
         return f"    let {self.names_of(results)} = {p.name}({', '.join(args)})\n    print(\"{' '.join(shown)}\")\n"
 
 
-def array_name(elem: str, dims: tuple[int, ...]) -> str:
-    return f"{elem}_{len(dims)}"
+def fits(dims: Dims, wanted: Dims) -> bool:
+    """Whether an array of these dimensions may be given where those are declared: a name takes any."""
+    return len(dims) == len(wanted) and all(isinstance(w, str) or d == w for d, w in zip(dims, wanted, strict=True))
+
+
+def array_name(elem: str, dims: Dims) -> str:
+    return f"{elem}_{'_'.join(map(str, dims))}"
 
 
 def arrays() -> list[str]:
     """Every array of `ARRAYS`, filled with numbers made of `s` and `r`. The same in every batch, so the kernels are."""
-    out: list[str] = []
+    out = ["let n = 1 + t % 6"]
     for elem, dims in ARRAYS:
         name = array_name(elem, dims)
-        extents = ", ".join(map(str, dims))
         item = "false" if elem == "bool" else f"0{'.0' if elem in REALS else ''}{elem}"
-        out.append(f"var {name} = full({item}, {extents})")
-    for rank, head in ((1, "for i in 0..5 {"), (2, "for i in 0..3 { for j in 0..4 {")):
-        out.append(head)
+        out.append(f"var {name} = full({item}, {', '.join(map(str, dims))})")
+    for shape in dict.fromkeys(dims for _, dims in ARRAYS):
+        indices = ("i", "j")[: len(shape)]
+        out.append(" ".join(f"for {i} in 0..{d} {{" for i, d in zip(indices, shape, strict=True)))
+        k = "i" if len(shape) == 1 else "(i * 4 + j)"
         for elem, dims in ARRAYS:
-            if len(dims) == rank:
-                k = "i" if rank == 1 else "(i * 4 + j)"
-                place = "i" if rank == 1 else "i, j"
+            if dims == shape:
                 value = f"s % ({k} + 2) == 0" if elem == "bool" else f"{elem}(r * f64({k} - 1))" if elem in REALS else f"{elem}(s * {k} + t)"
-                out.append(f"  {array_name(elem, dims)}[{place}] = {value}")
-        out.append("}" * rank)
+                out.append(f"  {array_name(elem, dims)}[{', '.join(indices)}] = {value}")
+        out.append("}" * len(shape))
     return out
 
 

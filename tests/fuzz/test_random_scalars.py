@@ -30,7 +30,7 @@ def store() -> dict[str, bytes]:
 @pytest.mark.parametrize("seed", range(-(-COUNT // BATCH)))
 def test_every_way_agrees_with_the_meaning(seed: int, store: dict[str, bytes]) -> None:
     batch = generate(seed, BATCH)
-    found = differences(batch.text, batch.runs, OURS, store=store)
+    found = differences(batch.text, batch.runs, OURS, store=store, verify=seed % 2 == 1)
     assert not found, f"{len(found)} differences, the first: {found[0]}"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from reference_random import Key, make_key, normal, normal64, randint, split
 
-from tlc.driver import cli
+from tlc.driver import cli, pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 C, T, L, H, V, BATCH, LENGTH = 8, 6, 2, 2, 11, 3, 5
@@ -127,10 +127,11 @@ def compare(found: list[float], draw: Normal, tolerance: float) -> None:
 
 
 def test_in_f32(capfd: pytest.CaptureFixture[str]) -> None:
-    """And the bits are the same at every level, those of the gradient too."""
-    found, plain = (run([level, str(ROOT / "tests/programs/gpt_block.tl")], capfd) for level in ("-O2", "-O0"))
+    """And the bits are the same at every level and with every host, those of the gradient too."""
+    ways = [[level, "--host", host, str(ROOT / "tests/programs/gpt_block.tl")] for level in ("-O2", "-O0") for host in pipeline.hosts()]
+    found, *others = (run(way, capfd) for way in ways)
     compare(found, normal, 3e-5)
-    assert found == plain
+    assert all(other == found for other in others)
 
 
 @pytest.mark.parametrize("mode", ["-O2", "--interp"])

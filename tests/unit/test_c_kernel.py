@@ -118,6 +118,12 @@ def test_programs(name: str, values: dict[str, Any]) -> None:
     assert ways.compared >= len(ways.kernels) - 2, "nearly all kernels run"
 
 
+def test_a_transformer_and_its_gradient() -> None:
+    path = ROOT / "tests" / "programs" / "gpt_block.tl"
+    ways = compare(path.name, path.read_text(encoding="utf-8"))
+    assert ways.compared >= len(ways.kernels) > 50
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "programs" / "agreement").glob("*.tl")), ids=lambda p: p.stem)
 def test_programs_on_which_ways_once_disagreed(path: Path) -> None:
     compare(path.name, path.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ TEXTS = {
     "ast": ("const N = 1\nfn relu[T: float](x: T) -> T = x @ x\nfn main() {\n  1\n}\n", ["relu[T: float]", "main"]),
     "graph": ("graph main.then {\n  keep y\n}\n\ngraph main.exit {\n  keep z\n}\n", ["main.then", "main.exit"]),
     "kernels": ("kernel map_0(y0: out f32[2]) {\n}\n\nkernel map_1(y0: out f32[2]) {\n}\n", ["map_0", "map_1"]),
+    "c": ("/* what */\n\n#include <math.h>\n\nstatic inline float f(float x) {\n  return x;\n}\n\n/* a */\n/* b */\nvoid g(float *y) {\n}\n", ["f", "g"]),
     "llvm": ('declare i32 @x(i32)\ndefine i32 @"k.map_0"(ptr %c) nounwind {\n}\ndefine void @tlc.free() {\n}\n', ["k.map_0", "tlc.free"]),
 }
 

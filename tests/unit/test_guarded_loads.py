@@ -121,3 +121,34 @@ def test_bits_of_every_form(by: int, shape: tuple[int, int]) -> None:
     """SSA, graph and kernel say the same, and their texts are read back."""
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     compare(shifted(by), x, np.int64(6), np.int64(40))
+
+
+def test_loads_a_few_elements_apart() -> None:
+    """Every second element, windows that overlap, mirrored rows and doubled elements are vector loads and a shuffle; tails of every length."""
+    both("""
+fn main(n: i64 = 37) {
+  let x = for[i < n, j < 2 * n] f32(i * 100 + j) * 0.25
+  print(sum(x))
+  print(for[i < n, j < n] x[i, 2 * j])
+  print(for[i < n, j < n - 1] max[p < 3] x[i, 2 * j + p])
+  print(for[i < 3, j < n - 1] argmax[p < 2, q < 3] x[i + p, 2 * j + q] * f32(1 - p))
+  print(for[i < n - 1, j < n - 2] mean[p < 2, q < 2] x[i + p, 3 * j // 2 + q])
+  print(for[i < 2, j < 2 * n] x[i, 2 * n - 1 - j])
+  print(for[i < 2 * n, j < 4 * n] if i % 2 == j % 2 { x[i // 2, j // 2] } else { -1.0 })
+  print(sum[i, j < 2 * n] x[i, j // 2 * 2 + 1 - j % 2] * 0.5)
+  print(for[j < n] sum[i < 16, k < 32] x[i, k] * f32(j))
+  print(for[j < 10] min[p < 2] x[p, j * 4 + p])
+}
+""")
+    for n in (1, 4, 20):
+        both("""
+fn main(n: i64 = 37) {
+  var m = 0
+  while m < n { m += 1 }
+  let x = for[i < m, j < 2 * m] f32(i * 100 + j) * 0.25
+  print(sum(x))
+  print(for[i < m, j < m] x[i, 2 * j])
+  print(for[i < m, j < m] max[p < 2] x[i, 2 * j + p])
+  print(for[i < m, j < 4 * m] x[i, j // 2])
+}
+""", {"n": n})

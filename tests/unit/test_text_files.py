@@ -159,6 +159,35 @@ def test_the_compiler_says_what_it_does(write, capsys: Text) -> None:
     assert capsys.readouterr().err.count("# ---- after ") == 2
 
 
+COLLATZ = """fn steps(n: i64) -> i64 {
+  var k = n
+  var count = 0
+  while k != 1 {
+    k = if k % 2 == 0 { k // 2 } else { 3 * k + 1 }
+    count += 1
+  }
+  count
+}
+
+fn main(n: i64 = 27) {
+  print("{steps(n)} {sum[i < 10] steps(i + 1)}")
+}
+"""
+
+
+@pytest.mark.parametrize("host", pipeline.hosts())
+@pytest.mark.parametrize("passes", ["dce", "simplify-cfg", "licm,gvn,checks,fold,sccp,dce", "inline-small,tail-calls,strength,unroll"])
+def test_a_program_runs_by_any_passes(passes: str, host: str, write, capsys: Text) -> None:
+    """27 takes 111 steps; 1 to 10 take 0 1 7 2 5 8 16 3 19 6, together 67. What every level needs runs anyway."""
+    path = write("collatz.tl", COLLATZ)
+    assert out(capsys, "--host", host, "--verify", "--passes", passes, path) == "111 67\n"
+    run("--host", host, "--passes", passes, "--dump-after", "addresses,dce", "--no-cache", path)
+    text = capsys.readouterr()
+    assert text.out == "111 67\n"
+    assert text.err.count("# ---- after addresses\n") == 1
+    assert ("# ---- after dce\n" in text.err) == ("dce" in passes)
+
+
 @needs_own
 def test_figures_of_registers(write, capsys: Text) -> None:
     path = write("sum.ssa", SUM)

@@ -1,0 +1,134 @@
+"""`tlc profile`: compile a program with timed kernels, measure the machine, run the program, and say where the time went."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tlc.driver import flags as flag
+from tlc.driver import whole_file
+from tlc.driver.flags import Flag, UsageError, Value
+from tlc.driver.request import OK, Request, flag_values, read_source
+from tlc.frontend.types import Elem
+
+if TYPE_CHECKING:
+    from tlc.driver.profile import Command, Profile, Timed
+    from tlc.frontend.typed import Program
+    from tlc.tensor.lower import Tensors
+
+FLAGS = (
+    Flag("json", Elem.STR, "", "write the figures to this file as JSON"),
+    Flag("html", Elem.STR, "", "write a page with the roofline plot and the table to this file"),
+)
+
+
+def profile(request: Request) -> int:
+    """`tlc profile [--json FILE] [--html FILE] prog.tl [flags of main]`"""
+    given, words = flag.parse_until_word(FLAGS, request.words)
+    own = flag.complete(FLAGS, given)
+    if not words:
+        raise UsageError("`tlc profile` needs a program")
+    if request.flags["interp"]:
+        raise UsageError("`tlc profile` measures native code: leave out `--interp`")
+    path, *args = words
+    source = read_source(path)
+    for name in ("json", "html"):
+        if own[name]:
+            whole_file.check_writable(str(own[name]))
+    from tlc.driver import pipeline, report
+    from tlc.driver.profile import Command
+
+    program = pipeline.front(source)
+    if program.warnings:
+        report.diagnostics(program.warnings, request.form)
+    if program.main is None:
+        raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
+    values = flag_values(path, flag.of_main(program.flags), args, program.doc)
+    if values is None:
+        return OK
+    found, failure = _run(request, program, Command(path, tuple(args), values, str(request.flags["host"])))
+    _write(found, own)
+    if failure is not None:
+        raise failure
+    return OK
+
+
+def _run(request: Request, program: Program, command: Command) -> tuple[Profile, BaseException | None]:
+    """The profile, and what ended the program early."""
+    from tlc.backends.llvm import jit, timing
+    from tlc.backends.runtime.native import Native
+    from tlc.backends.runtime.services import WorldServices
+    from tlc.backends.timing import TIMED_ENTRY, Table
+    from tlc.driver import pipeline
+    from tlc.driver.cache import Cache
+    from tlc.driver.profile import summary
+    from tlc.driver.roofline import measure
+    from tlc.frontend.disk_cache import NOWHERE
+
+    store = Cache() if request.flags["cache"] else Cache(NOWHERE)
+    watch, options = request.watch(), replace(request.options(command.flags), timed=True)
+    tensors = next(value for name, _, value in pipeline.middle(program, options, watch) if name == "memory")
+    executable = pipeline.machine_code(tensors, options, store, watch)
+    support = jit.compile_objects([(timing.support(), jit.Level.HOST)], store)
+    executable = replace(executable, objects={**executable.objects, **support})
+    watch.say()
+    kernels = _timed(tensors, command.program)
+    machine = measure(request.threads, store, _progress())
+    table = Table(len(kernels))
+    services = WorldServices()
+    failure: BaseException | None = None
+    try:
+        native = Native(executable, services, request.threads, TIMED_ENTRY)
+        native.context.profile = table.address
+        native.run()
+    except (Exception, KeyboardInterrupt) as error:
+        if not table.wall:
+            raise  # it did not even begin
+        failure = error
+    finally:
+        services.close()
+    stopped = "" if failure is None else str(failure) or "by Ctrl-C"
+    return summary(command, machine, kernels, table, stopped), failure
+
+
+def _timed(tensors: Tensors, program: str) -> list[Timed]:
+    """The kernels in the order of the table."""
+    from tlc.backends.llvm.host import timed_kernels
+    from tlc.driver.profile import Timed, places
+    from tlc.tensor.kernel.counts import counts
+
+    return [
+        Timed(name, places(list(tensors.places.get(name, {})), program), counts(tensors.kernels[name]).whole)
+        for name in timed_kernels(tensors.module)
+    ]
+
+
+def _progress() -> Callable[[str], None]:
+    """Says what is measured: on a terminal in one line that changes and goes, elsewhere once."""
+    if not sys.stderr.isatty():
+        print("profile: measuring what this machine can do", file=sys.stderr, flush=True)
+        return lambda text: None
+
+    def say(text: str) -> None:
+        line = f"profile: measuring what this machine can do: {text}" if text else ""
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _write(found: Profile, own: dict[str, Value]) -> None:
+    from tlc.driver.profile import to_json
+    from tlc.driver.profile_table import table
+
+    sys.stdout.flush()
+    print(f"\n{table(found, shutil.get_terminal_size((140, 24)).columns)}", flush=True)
+    if own["json"]:
+        whole_file.write(str(own["json"]), json.dumps(to_json(found), indent=2, ensure_ascii=False) + "\n")
+    if own["html"]:
+        from tlc.driver.profile_page import page
+
+        whole_file.write(str(own["html"]), page(found))

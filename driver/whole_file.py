@@ -1,0 +1,41 @@
+"""Writing a file for the user: all of it or nothing, whatever ends the work."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from tlc.driver.flags import UsageError
+
+
+def check_writable(path: str) -> None:
+    """Complain before long work about a file that could not be written after it."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UsageError(f"cannot write `{path}`: there is no folder `{folder}`")
+    if Path(path).is_dir():
+        raise UsageError(f"cannot write `{path}`: it is a folder")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"cannot write `{path}`: the folder `{folder}` may not be written")
+
+
+def write(path: str, text: str) -> None:
+    """Put the text there, in place of what was there. Raises `UsageError` where that cannot be done; then nothing has changed."""
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=Path(path).parent, prefix=f".{Path(path).name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # `mkstemp` lets nobody else read
+        os.replace(temporary, path)
+        temporary = ""
+    except OSError as error:
+        raise UsageError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)

@@ -1,0 +1,429 @@
+"""The kernel of a group of nodes that go through blocks of rows (`tensor/row_blocks.py`).
+
+    for outer axes {
+      down = 0
+      for blocks of B rows {
+        pack      q[c, l] = q[low + l, c]
+        scores    for tiles of R columns { acc[R, B]; for c { vector l { acc[r, l] += k[j + r, c] * q[c, l] } }; s[j + r, l] = .. }
+        row       sixteen accumulators for each of the rows
+        map       for j { vector l { s[j, l] = .. } }
+        out       for pieces of the columns { for tiles of R rows by W of c { acc = y; for j { .. }; y = acc } }
+        down      for tiles of R columns by W of c { acc = down; for i in the block { .. }; down = acc }
+      }
+    }
+
+A matrix lies turned in the work, B rows side by side: [m, B]. So every nest has vectors along the rows or along c and reads what it
+spreads from neighbouring cells; no operand but the block of q is copied, and reductions over columns need no sum across a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
+from tlc.tensor.fuse import cost
+from tlc.tensor.graph.expand import expand
+from tlc.tensor.graph.index import equal
+from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, op, sources
+from tlc.tensor.kernel.ir import Buffer, Const, Load, Store, Var
+from tlc.tensor.kernel.ir import Expr as KExpr
+from tlc.tensor.kernel.ir import const as kconst
+from tlc.tensor.kernel.ir import op as kop
+from tlc.tensor.nests import Nest, unit
+from tlc.tensor.pack import along
+from tlc.tensor.row_blocks import Blocks, Role
+
+ROWS = 32  # of a block
+PIECE = 512  # columns after which accumulators go back to memory, so that what other rows will read again is still near
+_ZERO = kconst(0)
+LIMIT = 1 << 20  # stands for an axis: how many columns the rows of the block have
+
+
+@dataclass(eq=False)
+class BlockNest:
+    """The nodes of a group, with elementary functions expanded, and where their results lie."""
+
+    group: Blocks
+    nodes: Sequence[Node]
+    emitter: Emitter
+    lanes: int  # reals in a vector register
+    work: list[tuple[Tensor, Buffer]] = field(default_factory=list)
+    low: KExpr = _ZERO  # the first row of the block,
+    count: KExpr = _ZERO  # how many there are,
+    limit: KExpr = _ZERO  # and how many columns they have
+    panels: dict[Node, dict[Expr, Buffer]] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        return self.group.depth
+
+    @property
+    def tall(self) -> int:
+        """Rows of a register tile of two vectors."""
+        return 8 if self.lanes >= 16 else 4
+
+    # ------------------------------------------------------------ where things lie
+
+    def place(self) -> None:
+        """Give every result a buffer. A matrix takes over the buffer of one that nobody reads any more."""
+        results = set(self.group.results)
+        outer = self.nodes[0].extents[: self.depth]
+        free: list[Buffer] = []
+        for k, node in enumerate(self.nodes):
+            role = self.group.roles[k]
+            dying = [t for t in sources(node) if t in self.emitter.seats and t.rank == self.depth + 2 and not self.is_read_after(t, k)]
+            if role is Role.MAP:
+                free += [self.emitter.made[t] for t in dying]
+            for t in node.results:
+                if role in (Role.OUT, Role.DOWN) or (t in results and t.rank <= self.depth + 1):
+                    shape = tuple(map(self.emitter.extent, node.extents))
+                    self.emitter.made[t] = Buffer(self.emitter.fresh("y"), t.elem, shape)
+                elif t.rank == self.depth + 1:
+                    self.emitter.made[t] = self.buffer(t, (*outer, const(ROWS)))
+                    self.emitter.seats[t] = lambda at: (*at[:-1], minus(at[-1], self.low))
+                else:
+                    home = next((b for b in free if b.elem is t.elem), None)
+                    if home:
+                        free.remove(home)
+                    self.emitter.made[t] = home or self.buffer(t, (*outer, self.group.columns, const(ROWS)))
+                    self.emitter.seats[t] = lambda at: (*at[:-2], at[-1], minus(at[-2], self.low))
+            if role is not Role.MAP:
+                free += [self.emitter.made[t] for t in dying]
+
+    def is_read_after(self, t: Tensor, k: int) -> bool:
+        return any(t in sources(n) for n in self.nodes[k + 1 :])
+
+    def buffer(self, like: Tensor, shape: tuple[Expr, ...]) -> Buffer:
+        tensor = Tensor(f"{like.name}.block", like.elem, shape)
+        b = Buffer(self.emitter.fresh("w"), like.elem, tuple(map(self.emitter.extent, shape)))
+        self.work.append((tensor, b))
+        return b
+
+    # ------------------------------------------------------------ the loops
+
+    def run(self, top: Scope) -> None:
+        self.level(top, 0)
+
+    def level(self, scope: Scope, k: int) -> None:
+        if k < self.depth:
+
+            def body(inner: Scope, i: Var) -> None:
+                inner.axes[k] = i
+                self.level(inner, k + 1)
+
+            extent = self.emitter.extent(self.nodes[0].extents[k])
+            self.emitter.loop(scope, "i", kconst(0), extent, body, work=self.price if k == 0 else None)
+            return
+        for node, role in zip(self.nodes, self.group.roles, strict=True):
+            if role is Role.DOWN:
+                self.clear(scope, node)
+        rows = self.emitter.extent(self.rows())
+        if isinstance(rows, Const):
+            full = int(rows.value) // ROWS * ROWS
+            self.emitter.loop(scope, "b", kconst(0), kconst(full), lambda s, b: self.block(s, b, kconst(ROWS)), step=ROWS)
+            if full < rows.value:
+                self.block(scope, kconst(full), kconst(int(rows.value) - full))
+        else:
+            full_rows = self.nest(self.nodes[0], scope).bound(scope, rounded_down(rows, ROWS))
+            self.emitter.loop(scope, "b", kconst(0), full_rows, lambda s, b: self.block(s, b, kconst(ROWS)), step=ROWS)
+            self.emitter.loop(scope, "b", full_rows, rows, lambda s, b: self.block(s, b, minus(rows, b)), step=ROWS)
+        for node, role in zip(self.nodes, self.group.roles, strict=True):
+            if role is Role.DOWN:
+                self.finish(scope, node, kconst(0), self.emitter.emit(node.extents[self.depth], scope))
+
+    def rows(self) -> Expr:
+        return next(n for n, r in zip(self.nodes, self.group.roles, strict=True) if r is Role.SCORES).extents[self.depth]
+
+    def price(self) -> KExpr:
+        """What one of the outermost iterations costs, in fused multiply-adds."""
+        total: KExpr = kconst(0)
+        for node in self.nodes:
+            one: KExpr = kconst(1 if node.reduction and len(node.reduction.terms) == 2 else cost(node.roots) + 8)
+            for n in node.domain[1:]:
+                one = times(self.emitter.extent(n), one)
+            total = plus(total, one)
+        return total
+
+    def block(self, scope: Scope, low: KExpr, count: KExpr) -> None:
+        """The rows from low on."""
+        inner = Scope(scope)
+        helper = self.nest(self.nodes[0], inner)
+        if not isinstance(count, Const | Var):
+            count = helper.bound(inner, count)
+        columns = self.emitter.extent(self.group.columns)
+        self.low, self.count, self.limit = low, count, columns
+        if self.group.reach is not None:
+            limit = plus(plus(low, count), kconst(self.group.reach))
+            square = self.group.reach == 0 and equal(self.rows(), self.group.columns)
+            if not square:
+                limit = kop("min", limit, columns)
+            self.limit = limit if isinstance(limit, Const) else helper.bound(inner, limit)
+            if square and isinstance(self.limit, Var) and isinstance(count, Const):
+                self.emitter.multiples[self.limit] = int(count.value)
+        inner.axes[LIMIT] = self.limit
+        for node, role in zip(self.nodes, self.group.roles, strict=True):
+            one = Scope(inner)
+            match role:
+                case Role.SCORES:
+                    self.scores(one, node)
+                case Role.ROW:
+                    self.row(one, node)
+                case Role.MAP:
+                    self.map(one, node)
+                case Role.OUT:
+                    self.out(one, node)
+                case Role.DOWN:
+                    self.down(one, node)
+            inner.body.extend(one.body)
+        scope.body.extend(inner.body)
+
+    # ------------------------------------------------------------ pieces
+
+    def nest(self, node: Node, scope: Scope) -> Nest:
+        return Nest(node, self.emitter, tuple(map(self.emitter.made.get, node.results)), 0, scope)
+
+    def strips(self, scope: Scope, width: int, fill: Callable[[Scope, KExpr, KExpr, int], None]) -> None:
+        """The rows of the block in strips of a vector's width: the first row, how many there are, and the width."""
+        nest = self.nest(self.nodes[0], scope)
+
+        def strip(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+            fill(s, plus(self.low, first), count, lanes)
+
+        nest.pieces(scope, "l", self.count, width, strip)
+
+    def upto(self, scope: Scope, limit: KExpr, tall: int, fill: Callable[[Scope, KExpr, int], None]) -> None:
+        """Tiles of `tall` from 0 to a limit, and of what is left."""
+        if self.emitter.is_multiple(limit, tall):
+            self.emitter.loop(scope, "j", kconst(0), limit, lambda s, j: fill(s, j, tall), step=tall)
+            return
+        for start, stop, rows in self.nest(self.nodes[0], scope).row_segments(scope, kconst(0), limit, tall):
+
+            def tile(s: Scope, j: Var, rows: int = rows) -> None:
+                fill(s, j, rows)
+
+            self.emitter.loop(scope, "j", start, stop, tile, step=rows)
+
+    def tile(
+        self,
+        scope: Scope,
+        node: Node,
+        rows: tuple[int, KExpr, int],
+        columns: tuple[int, KExpr, KExpr, int],
+        reduced: tuple[KExpr, KExpr],
+        memory: bool,
+    ) -> None:
+        """A register tile. `rows`: an axis, its first index and how many; `columns`: an axis, its first index, how many and the width;
+        `reduced`: where the reduced axis starts and stops. With `memory` the accumulators are those of the result; otherwise they start
+        anew, and the outputs are stored.
+        """
+        r = node.reduction
+        assert r is not None
+        nest = self.nest(node, scope)
+        (u, i, tall), (v, first, count, width) = rows, columns
+        inner = Scope(scope)
+        acc = nest.local(inner, r.terms[0].elem, tall, width)
+        panels = self.panels.get(node, {})
+
+        def cells(s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False) -> None:
+            def lane(x: Scope, l: Var) -> None:
+                x.axes[v] = plus(first, l)
+                if packed:
+                    x.memo.update({e: Load(b, self.packed_at(x, node, b, minus(plus(first, l), self.low))) for e, b in panels.items()})
+
+                def row(y: Scope, k: Var) -> None:
+                    y.axes[u] = plus(i, k)
+                    fill(y, (k, l))
+
+                nest.unroll(x, tall, row)
+
+            nest.vector(s, kconst(width) if full else count, width, lane)
+
+        target = self.emitter.made[node.results[0]]
+
+        def place(s: Scope) -> tuple[KExpr, ...]:
+            return self.emitter.seated(node.results[0], tuple(s.lookup(k) for k in range(node.rank)))
+
+        if memory:
+            cells(inner, False, lambda s, at: s.body.append(Store(acc, at, Load(target, place(s)))))
+        else:
+            cells(inner, True, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))))
+
+        def step(s: Scope, k: Var) -> None:
+            s.axes[node.rank] = k
+            cells(s, False, lambda x, at: nest.accumulate(x, acc, at), packed=True)
+
+        self.emitter.guarded(inner, [axis(LIMIT)], lambda g: self.emitter.loop(g, "k", *reduced, step))
+
+        def finish(s: Scope, at: tuple[KExpr, ...]) -> None:
+            if memory:
+                s.body.append(Store(target, place(s), Load(acc, at)))
+                return
+            s.accs = (Load(acc, at),)
+            self.nest(node, s).store(s)
+
+        cells(inner, False, finish)
+        scope.body.extend(inner.body)
+
+    # ------------------------------------------------------------ the roles
+
+    def scores(self, scope: Scope, node: Node) -> None:
+        d = self.depth
+        r = node.reduction
+        assert r is not None
+        self.pack(scope, node)
+        depth = self.emitter.emit(r.extents[0], scope)
+
+        def tiles(s: Scope, j: KExpr, tall: int) -> None:
+            def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
+                self.tile(x, node, (d + 1, j, tall), (d, first, count, width), (kconst(0), depth), memory=False)
+
+            self.strips(s, 2 * self.lanes, strip)
+
+        self.upto(scope, self.limit, self.tall, tiles)
+
+    def pack(self, scope: Scope, node: Node) -> None:
+        """Copy the rows of the operand that moves with the rows, turned."""
+        d = self.depth
+        r = node.reduction
+        assert r is not None
+        for e in r.terms:
+            if d not in axes_of([e]) or along(d, e) == "contiguous":
+                continue
+            if e not in self.panels.setdefault(node, {}):
+                shape = (*node.extents[:d], op("mul", r.extents[0], const(ROWS)))
+                self.panels[node][e] = self.buffer(e.data.tensor, shape)
+            b = self.panels[node][e]
+
+            def row(s: Scope, l: Var, e: Expr = e, b: Buffer = b) -> None:
+                def one(x: Scope, c: Var) -> None:
+                    x.axes[d], x.axes[node.rank] = plus(self.low, l), c
+                    x.body.append(Store(b, self.packed_at(x, node, b, l), self.emitter.emit(e, x)))
+
+                self.emitter.loop(s, "c", kconst(0), self.emitter.emit(r.extents[0], s), one)
+
+            inner = Scope(scope)
+            self.emitter.loop(inner, "l", kconst(0), self.count, row)
+            scope.body.extend(inner.body)
+
+    def packed_at(self, scope: Scope, node: Node, b: Buffer, l: KExpr) -> tuple[KExpr, ...]:
+        outer = tuple(scope.lookup(k) for k in range(self.depth))
+        return (*outer, plus(times(scope.lookup(node.rank), kconst(ROWS)), l))
+
+    def row(self, scope: Scope, node: Node) -> None:
+        r = node.reduction
+        assert r is not None
+        short = replace(node, reduction=replace(r, extents=(axis(LIMIT),)))
+        nest = self.nest(short, scope)
+        self.strips(scope, self.lanes, lambda s, first, count, width: nest.columns(s, self.depth, first, count, width))
+
+    def map(self, scope: Scope, node: Node) -> None:
+        nest = self.nest(node, scope)
+
+        def rows(s: Scope, j: Var | None) -> None:
+            if j is not None:
+                s.axes[self.depth + 1] = j
+
+            def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
+                def lane(y: Scope, l: Var) -> None:
+                    y.axes[self.depth] = plus(first, l)
+                    nest.store(y)
+
+                nest.vector(x, count, width, lane)
+
+            self.strips(s, 2 * self.lanes, strip)
+
+        if node.rank == self.depth + 1:
+            rows(scope, None)
+        else:
+            self.emitter.guarded(scope, [axis(LIMIT)], lambda g: self.emitter.loop(g, "j", kconst(0), self.limit, rows))
+
+    def out(self, scope: Scope, node: Node) -> None:
+        """The columns in pieces; the result holds the sums from one to the next."""
+        d = self.depth
+        nest = self.nest(node, scope)
+        high = plus(self.low, self.count)
+
+        def pieces(s: Scope, start: KExpr, stop: KExpr, memory: bool) -> None:
+            def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
+                def tiles(y: Scope, i: KExpr, tall: int) -> None:
+                    self.tile(y, node, (d, plus(self.low, i), tall), (d + 1, first, count, width), (start, stop), memory)
+
+                self.upto(x, self.count, self.tall, tiles)
+
+            nest.chunks(s, d + 1, 2 * self.lanes, strip)
+
+        if isinstance(self.limit, Const) and self.limit.value <= PIECE:
+            pieces(scope, kconst(0), self.limit, memory=False)
+            return
+        self.clear(scope, node, self.low, high)
+
+        def piece(s: Scope, p: Var) -> None:
+            pieces(s, p, nest.bound(s, kop("min", plus(p, kconst(PIECE)), self.limit)), memory=True)
+
+        self.emitter.loop(scope, "p", kconst(0), self.limit, piece, step=PIECE)
+        self.finish(scope, node, self.low, high)
+
+    def down(self, scope: Scope, node: Node) -> None:
+        d = self.depth
+        nest = self.nest(node, scope)
+        rows = self.low, plus(self.low, self.count)
+
+        def tiles(s: Scope, j: KExpr, tall: int) -> None:
+            def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
+                self.tile(x, node, (d, j, tall), (d + 1, first, count, width), rows, memory=True)
+
+            nest.chunks(s, d + 1, 2 * self.lanes, strip)
+
+        self.upto(scope, self.limit, self.tall, tiles)
+
+    # ------------------------------------------------------------ results that are sums in memory
+
+    def clear(self, scope: Scope, node: Node, low: KExpr = _ZERO, high: KExpr | None = None) -> None:
+        """Set rows of a result to where its reduction starts."""
+        r = node.reduction
+        assert r is not None
+        start = unit(r.op, r.terms[0].elem)
+        target = self.emitter.made[node.results[0]]
+        self.sweep(scope, node, low, high, lambda s, at: s.body.append(Store(target, at, start)))
+
+    def finish(self, scope: Scope, node: Node, low: KExpr, high: KExpr) -> None:
+        """Compute the output from the reduction's result, where there is more to do."""
+        if node.outputs[0].op == "acc":
+            return
+        target = self.emitter.made[node.results[0]]
+
+        def one(s: Scope, at: tuple[KExpr, ...]) -> None:
+            s.accs = (Load(target, at),)
+            self.nest(node, s).store(s)
+
+        self.sweep(scope, node, low, high, one)
+
+    def sweep(self, scope: Scope, node: Node, low: KExpr, high: KExpr | None, fill: Callable[[Scope, tuple[KExpr, ...]], None]) -> None:
+        """Rows of a result, element by element."""
+        d = self.depth
+        nest = self.nest(node, scope)
+        stop = high if high is not None else self.emitter.emit(node.extents[d], scope)
+
+        def row(s: Scope, i: Var) -> None:
+            s.axes[d] = i
+
+            def chunk(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
+                def lane(y: Scope, l: Var) -> None:
+                    y.axes[d + 1] = plus(first, l)
+                    fill(y, tuple(y.lookup(k) for k in range(node.rank)))
+
+                nest.vector(x, count, width, lane)
+
+            nest.chunks(s, d + 1, 2 * self.lanes, chunk)
+
+        self.emitter.loop(scope, "i", low, stop, row)
+
+
+def block_nest(group: Blocks, lanes: int, expands: bool) -> BlockNest:
+    """The nest of a group, before its loops are written. `lanes`: reals in a vector register."""
+    nodes = [expand(n) if expands else n for n in group.nodes]
+    emitter = Emitter([e for n in nodes for e in (*n.roots, *n.domain)])
+    nest = BlockNest(group, nodes, emitter, lanes)
+    nest.place()
+    return nest
