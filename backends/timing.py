@@ -1,9 +1,10 @@
 """The figures of a run whose kernels are timed: a table of 64-bit words in memory, which native code fills.
 
-    inner | wall | services: (calls, nanoseconds) each | kernels: (calls, nanoseconds, totals of `kernel/counts.py`) each
+    inner | wall | processor | services: (calls, nanoseconds) each | kernels: (calls, nanoseconds, totals of `kernel/counts.py`) each
 
 `inner` is scratch: what was spent in timed calls within the one that runs, so that a row has what was spent in itself alone. Times are
-of the thread that runs the program: it waits in the kernel for other threads that share its work.
+of the thread that runs the program, which waits in the kernel for other threads that share its work; `processor` is how long of all the
+time (`wall`) the thread had a processor.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from tlc.backends.context import SERVICES
 from tlc.tensor.kernel.counts import TOTALS
 
-INNER, WALL, FIRST_SERVICE = 0, 1, 2
+INNER, WALL, PROCESSOR, FIRST_SERVICE = 0, 1, 2, 3
 SERVICE_WORDS = 2
 FIRST_KERNEL = FIRST_SERVICE + SERVICE_WORDS * len(SERVICES)
 KERNEL_WORDS = 2 + len(TOTALS)
@@ -44,6 +45,11 @@ class Table:
     def wall(self) -> int:
         """Nanoseconds of the whole run."""
         return self.words[WALL]
+
+    @property
+    def processor(self) -> int:
+        """Nanoseconds of it that the program's thread had a processor."""
+        return self.words[PROCESSOR]
 
     def kernel(self, number: int) -> Row:
         calls, spent, *totals = self._at(FIRST_KERNEL + KERNEL_WORDS * number, KERNEL_WORDS)

@@ -1,6 +1,7 @@
-"""How long a program takes to start: `python benchmarks/startup.py [runs]`.
+"""How long a program takes to start: `python benchmarks/startup.py [runs] [--cnn]`.
 
-Measured from the start of the process to its end, by a program that reads MNIST and trains one step (`first_step.tl`):
+Measured from the start of the process to its end, by a program that reads MNIST and trains one step (`first_step.tl`, with `--cnn`
+`first_step_cnn.tl`):
 
     first ever   nothing is there: neither the cache of tlc nor Python's bytecode of anything
     cold         an empty cache, so everything is compiled
@@ -25,16 +26,18 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-PROGRAM = str(Path(__file__).with_name("first_step.tl"))
-TLC = [sys.executable, "-m", "tlc", PROGRAM]
+FOLDER = Path(__file__).parent
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="How long a program takes to start.")
     parser.add_argument("runs", nargs="?", type=int, default=7, help="how often each way is measured (default 7)")
-    runs = parser.parse_args().runs
+    parser.add_argument("--cnn", action="store_true", help="start a convolutional network, in place of one of two layers")
+    options = parser.parse_args()
+    runs = options.runs
+    tlc = [sys.executable, "-m", "tlc", str(FOLDER / ("first_step_cnn.tl" if options.cnn else "first_step.tl"))]
     with tempfile.TemporaryDirectory(prefix="tlc-startup-") as folder:
-        rows = ways(Path(folder))
+        rows = ways(Path(folder), tlc)
         for _, prepare_and_run in rows:  # files come into memory, and bytecode is made
             prepare_and_run()
         times: dict[str, list[float]] = {name: [] for name, _ in rows}
@@ -48,8 +51,8 @@ def main() -> None:
         print(f"{name:26} {median * 1e3:6.0f} ms {min(found) * 1e3:6.0f} ms {median / warm:12.2f}")
 
 
-def ways(folder: Path) -> list[tuple[str, Callable[[], float]]]:
-    """The rows: a name, and what measures one run in seconds."""
+def ways(folder: Path, tlc: list[str]) -> list[tuple[str, Callable[[], float]]]:
+    """The rows: a name, and what measures one run of a command in seconds."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "JAX_PLATFORMS": "cpu"}
     numbers = itertools.count()
@@ -70,10 +73,10 @@ def ways(folder: Path) -> list[tuple[str, Callable[[], float]]]:
         ("python", python("pass")),
         ("import numpy", python("import numpy")),
         ("import numpy, llvmlite", python("import numpy, llvmlite.binding")),
-        ("tlc, first ever", lambda: run(TLC, XDG_CACHE_HOME=fresh(), PYTHONPYCACHEPREFIX=fresh())),
-        ("tlc, cold", lambda: run(TLC, XDG_CACHE_HOME=fresh())),
-        ("tlc, other flags", lambda: run([*TLC, "--seed", str(next(numbers))], XDG_CACHE_HOME=kept)),
-        ("tlc, warm", lambda: run(TLC, XDG_CACHE_HOME=kept)),
+        ("tlc, first ever", lambda: run(tlc, XDG_CACHE_HOME=fresh(), PYTHONPYCACHEPREFIX=fresh())),
+        ("tlc, cold", lambda: run(tlc, XDG_CACHE_HOME=fresh())),
+        ("tlc, other flags", lambda: run([*tlc, "--seed", str(next(numbers))], XDG_CACHE_HOME=kept)),
+        ("tlc, warm", lambda: run(tlc, XDG_CACHE_HOME=kept)),
     ]
     peers = (("torch", "import torch"), ("jax", "import jax.numpy as np; (np.ones(3) + 1).block_until_ready()"))
     rows += [(code.partition(" as ")[0], python(code)) for name, code in peers if find_spec(name) is not None]

@@ -232,7 +232,10 @@ def _emit_program(request: Request, stage: str, words: list[str]) -> str | None:
         values = _main_flags(path, pipeline.front(source), args)
         if values is None:
             return None
-    return pipeline.emit(source, stage, request.options(values))
+    watch = request.watch()
+    text = pipeline.emit(source, stage, request.options(values), watch)
+    watch.say()
+    return text
 
 
 def _take_fn(words: list[str]) -> tuple[str, list[str]]:

@@ -111,6 +111,7 @@ def _emit_ssa(request: Request, stage: str, words: list[str]) -> str | None:
     text = next((text() for name, text, _ in ssa_files.stages(source, request.options(values), watch) if name == stage), None)
     if text is None:
         raise UsageError(f"`{path}` begins behind the stage `{stage}`")
+    watch.say()
     return text
 
 

@@ -13,8 +13,10 @@ REGISTERS = ("all", "few")
 
 
 def default_host() -> str:
-    """What `TLC_HOST` says, else LLVM."""
-    return os.environ.get("TLC_HOST") or "llvm"
+    """What `TLC_HOST` says, else our own backend where it makes code for this machine: it compiles faster, and its code is as good."""
+    from tlc.backends.cpu import missing_for_own_code
+
+    return os.environ.get("TLC_HOST") or ("llvm" if missing_for_own_code() else "x86")
 
 
 def default_registers() -> str:

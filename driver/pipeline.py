@@ -26,7 +26,7 @@ from tlc.ssa.construct import construct
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module
 from tlc.ssa.lower import lower
-from tlc.ssa.orders import make_strict
+from tlc.ssa.orders import factor, make_strict
 from tlc.ssa.text import print_module
 from tlc.ssa.verify import verify
 from tlc.ssa.world import Services
@@ -77,10 +77,14 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
         watch.passes(module, passes.chosen(passes.LEVELS, level, options.passes), options)
 
     optimize(2 if differentiates(module) else options.level)  # a derivative follows the form of the code, which sets the order of its sums
+    if not options.strict:
+        step(factor)
     step(flatten)  # derivatives want scalar regions: one rule for a load then covers every comprehension
     step(differentiate)
     if options.strict:
         make_strict(module)  # the reductions that derivatives are made of
+    else:
+        step(factor)  # and these
     optimize(options.level)
     step(flatten)  # what a lifted derivative brought
     optimize(options.level)
@@ -101,15 +105,15 @@ def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterat
     if options.verify:
         verify(module, "host")
         verify_ownership(module, takes, kernels)
-    yield from backends(tensors, options)
+    yield from backends(tensors, options, watch)
 
 
-def backends(tensors: Tensors, options: Options) -> Iterator[Stage]:
+def backends(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
     """Host SSA with buffers, and the texts that backends make of it."""
     module, kernels = tensors.module, tensors.kernels
     yield "memory", lambda: print_module(module), tensors
-    yield "mir", lambda: own_text(tensors, options, allocated=False), tensors
-    yield "asm", lambda: own_text(tensors, options, allocated=True), tensors
+    yield "mir", lambda: own_text(tensors, options, watch, allocated=False), tensors
+    yield "asm", lambda: own_text(tensors, options, watch, allocated=True), tensors
     yield "llvm", lambda: llvm.emit_llvm(module, kernels, options.host), tensors
 
 
@@ -125,13 +129,13 @@ def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch 
         return jit.build(llvm.emit(tensors.module, tensors.kernels, options.timed), store)
 
 
-def own_text(tensors: Tensors, options: Options, allocated: bool) -> str:
+def own_text(tensors: Tensors, options: Options, watch: Watch, allocated: bool) -> str:
     """The host's functions as machine IR, or as machine code with its registers and source lines."""
     from tlc.backends.x86 import build as own
 
     if allocated:
-        return own.assembly(tensors.module, tensors.kernels, options.registers)
-    return own.machine_ir(tensors.module, tensors.kernels)
+        return own.assembly(tensors.module, tensors.kernels, options.registers, watch)
+    return own.machine_ir(tensors.module, tensors.kernels, watch)
 
 
 def hosts() -> tuple[str, ...]:
@@ -139,7 +143,7 @@ def hosts() -> tuple[str, ...]:
     return ("llvm",) if cpu.missing_for_own_code() else ("llvm", "x86")
 
 
-def emit(source: Source, stage: str, options: Options) -> str:
+def emit(source: Source, stage: str, options: Options, watch: Watch = NOBODY) -> str:
     """The text of one stage, from `ast` on."""
     tree = parse(source)
     if stage == "ast":
@@ -147,14 +151,14 @@ def emit(source: Source, stage: str, options: Options) -> str:
     program = check(tree)
     if stage == "typed":
         return typed_text.print_program(program)
-    return stage_text(program, stage, options, source.path)
+    return stage_text(program, stage, options, source.path, watch)
 
 
-def stage_text(program: Program, stage: str, options: Options, title: str) -> str:
+def stage_text(program: Program, stage: str, options: Options, title: str, watch: Watch = NOBODY) -> str:
     """The text of one stage, from `cfg` on. `title` names the program where it is not a form of this compiler's own."""
     if stage == "c":
         return as_c(program, options, title)
-    return next(text() for name, text, _ in middle(program, options) if name == stage)
+    return next(text() for name, text, _ in middle(program, options, watch) if name == stage)
 
 
 def for_c(program: Program, options: Options) -> Tensors:

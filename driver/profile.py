@@ -26,6 +26,7 @@ from tlc.tensor.kernel.counts import TOTALS
 FORMAT = "tlc profile 1"
 SHORT_CALL = 20  # a call that takes less than so many empty ones is overhead, and
 SHORTEST = 1e-6  # one that takes less than so many seconds
+DISTURBED = 0.1  # a share of the time without a processor that is worth saying
 
 # what a row of the profile is called -> the services that it is of
 _SERVICES = {
@@ -105,11 +106,21 @@ class Profile:
     services: tuple[ServiceFigures, ...]
     host_seconds: float
     timing_seconds: float
+    processor_seconds: float  # of `seconds`, how long the program's thread had a processor
     stopped: str = ""
 
     @property
     def title(self) -> str:
         return " ".join((self.program, *self.args))
+
+    @property
+    def disturbance(self) -> str:
+        """What to say where the thread had no processor for a part of the time, outside of services; empty where it had."""
+        working = self.seconds - sum(s.seconds for s in self.services)
+        without = self.seconds - self.processor_seconds - sum(s.seconds for s in self.services)
+        if without <= DISTURBED * working:
+            return ""
+        return f"disturbed: other processes had the program's processor for at least {without / working:.0%} of its work"
 
     def share(self, seconds: float) -> float:
         return seconds / self.seconds if self.seconds else 0.0
@@ -169,6 +180,7 @@ def summary(command: Command, machine: Machine, kernels: Sequence[Timed], table:
         tuple(sorted(services, key=lambda s: -s.seconds)),
         host_seconds,
         timing,
+        table.processor / 1e9,
         stopped,
     )
 
@@ -224,6 +236,7 @@ def to_json(p: Profile) -> dict[str, Any]:
         "host": p.host,
         "stopped": p.stopped or None,
         "seconds": p.seconds,
+        "processor_seconds": p.processor_seconds,
         "machine": {
             "threads": m.threads,
             "peak_f32": m.peak,

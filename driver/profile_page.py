@@ -55,6 +55,7 @@ def page(p: Profile) -> str:
         f"<h1>{escape(p.title)}</h1>",
         f"<p>{time_text(p.seconds)}, {threads}, host {p.host}</p>",
         f"<p>This machine, measured in this run: {escape(machine_text(p.machine))}</p>",
+        *([f'<p class="stopped">{escape(p.disturbance.capitalize())}</p>'] if p.disturbance else []),
         *([f'<p class="stopped">The program stopped: {escape(p.stopped)}</p>'] if p.stopped else []),
         "<h2>Roofline</h2>",
         _plot(p),

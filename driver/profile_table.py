@@ -9,7 +9,8 @@ from pathlib import Path
 from tlc.driver.profile import KernelFigures, Place, Profile
 from tlc.driver.roofline import Machine
 
-SMALL = 0.0005  # kernels with a smaller share of the time come together in one row
+FEW = 8  # kernels that have rows whatever they take; of the others
+SMALL = 0.0005  # those with a smaller share of the time come together in one row
 NARROWEST = 12  # columns for source lines, at least
 
 
@@ -40,8 +41,9 @@ COLUMNS = (
 
 def table(p: Profile, width: int) -> str:
     """Lines of at most `width` characters where that can be."""
-    rows = [_kernel(k) for k in p.kernels if k.share >= SMALL]
-    rest = [k for k in p.kernels if k.share < SMALL]
+    shown = [k for rank, k in enumerate(p.kernels) if rank < FEW or k.share >= SMALL]
+    rest = p.kernels[len(shown) :]  # they are sorted by time
+    rows = [_kernel(k) for k in shown]
     if rest:
         rows.append(_plain(f"{len(rest)} more", sum(k.calls for k in rest), sum(k.seconds for k in rest), p))
     rows.append(_plain("host code", None, p.host_seconds, p))
@@ -54,7 +56,7 @@ def table(p: Profile, width: int) -> str:
 def _head(p: Profile) -> list[str]:
     threads = f"{p.machine.threads} thread{'s' if p.machine.threads != 1 else ''}"
     lines = [f"{p.title}: {time_text(p.seconds)}, {threads}, host {p.host}", f"this machine: {machine_text(p.machine)}"]
-    return [*lines, f"stopped: {p.stopped}"] if p.stopped else lines
+    return [*lines, *([p.disturbance] if p.disturbance else []), *([f"stopped: {p.stopped}"] if p.stopped else [])]
 
 
 def machine_text(m: Machine) -> str:

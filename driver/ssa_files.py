@@ -63,7 +63,7 @@ def stages(source: Source, options: Options, watch: Watch = NOBODY) -> Iterator[
         yield "ssa", lambda: print_module(module), module
         yield from pipeline.optimized(module, options, watch)
     elif any(op in _PLANNED for op in _ops(module)):
-        yield from pipeline.backends(Tensors(module, {}, []), options)
+        yield from pipeline.backends(Tensors(module, {}, []), options, watch)
     else:
         yield from pipeline.planned(Tensors(module, {}, []), options, watch)
 

@@ -66,15 +66,15 @@ class Watch:
         """Print what was asked for."""
         if self.decisions is not None:
             print("\n".join(fusion_report(self.decisions)), file=sys.stderr)
-        if self.timing:
+        if self.times:
             total = sum(seconds for _, seconds in self.times.values())
             rows = [(name, str(runs), f"{1000 * spent:.1f}", f"{100 * spent / total:.0f}%") for name, (runs, spent) in self.times.items()]
             _table(("stage or pass", "runs", "ms", "share"), [*rows, ("all", "", f"{1000 * total:.1f}", "")])
-        if self.counting:
+        if self.sizes:
             _table(("pass", "before", "after"), [(name, str(before), str(after)) for name, before, after in self.sizes])
-            if self.figures:
-                heads = list(self.figures[0][1])
-                _table(("function", *heads), [(name, *(str(row[head]) for head in heads)) for name, row in self.figures])
+        if self.figures:
+            heads = list(self.figures[0][1])
+            _table(("function", *heads), [(name, *(str(row[head]) for head in heads)) for name, row in self.figures])
 
     def _add(self, name: str, seconds: float) -> None:
         if self.timing:

@@ -25,7 +25,7 @@ from math import gcd
 
 from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, OPPOSITE, Condition, Conditions, Place, comparisons
-from tlc.opt.ranges import WHOLE, Range, Ranges, stride
+from tlc.opt.ranges import WHOLE, Range, Ranges, fits, stride
 from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance
 from tlc.ssa.ir import Block, Instr, Region, Value
@@ -254,13 +254,29 @@ class Facts:
             self._told[c] = found
             if c.op in COMPARISONS:
                 found += COMPARISONS[c.op](self.form(c.a), self.form(c.b))
-                low = self.ranges.at(c.a, c.place)
-                if c.op == "lt" and isinstance(c.b.owner, Instr) and c.b.owner.op == "max" and low is not None:
-                    for x, y in (c.b.owner.operands, c.b.owner.operands[::-1]):
-                        least = const_of(y)
-                        if isinstance(least, int) and low[0] >= least:  # a < max(x, y) and not a < y
-                            found += COMPARISONS["lt"](self.form(c.a), self.form(x))
+                if c.op == "lt" and isinstance(c.b.owner, Instr):
+                    found += self._below(c.a, c.b.owner, c.place)
         return self._told[c]
+
+    def _below(self, a: Value, bound: Instr, place: Place) -> Iterator[Linear]:
+        """What `a < bound` says beyond itself."""
+        low = self.ranges.at(a, place)
+        if low is None:
+            return
+        match bound.op:
+            case "max":
+                for x, y in (bound.operands, bound.operands[::-1]):
+                    least = const_of(y)
+                    if isinstance(least, int) and low[0] >= least:  # a < max(x, y) and not a < y
+                        yield from COMPARISONS["lt"](self.form(a), self.form(x))
+            case "iterations" if low[0] >= 0:
+                first, last, step = bound.operands
+                by, ends = const_of(step), [self.ranges.at(v, place) for v in (first, last)]
+                if isinstance(by, int) and by and ends[0] is not None and ends[1] is not None:
+                    whole = WHOLE[Elem.I64]
+                    if fits((ends[1][0] - ends[0][1], ends[1][1] - ends[0][0]), whole):  # first + a * by is a number of the range
+                        at = self.form(first).plus(self.form(a), by)
+                        yield from COMPARISONS["lt" if by > 0 else "gt"](at, self.form(last))
 
     def definition(self, atom: Value) -> list[Linear]:
         """What the op that computes an atom says of it."""

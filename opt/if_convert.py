@@ -87,7 +87,15 @@ def _side(
 def is_cheap(instr: Instr, allowed: frozenset[str]) -> bool:
     """Whether an op may be computed in vain."""
     real = any(v.type.elem.is_real for v in (*instr.results, *instr.operands))
-    return instr.op in allowed or ((instr.op in CHEAP or _is_shift(instr)) and not real)
+    return instr.op in allowed or ((instr.op in CHEAP or _is_shift(instr)) and not real) or _is_scaling(instr)
+
+
+def _is_scaling(instr: Instr) -> bool:
+    """A real times or divided by a constant: the derivative is a finite number."""
+    if instr.op not in ("mul", "div") or not instr.result.type.elem.is_real:
+        return False
+    known = [const_of(v) for v in (instr.operands if instr.op == "mul" else instr.operands[1:])]
+    return any(isinstance(c, float) and 1e-30 < abs(c) < 1e30 for c in known)
 
 
 def _is_shift(instr: Instr) -> bool:

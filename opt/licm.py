@@ -23,6 +23,7 @@ has room for it), and tensors: a tensor that lives longer may have to be copied 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tlc.frontend.ops import SCALAR_OPS
@@ -60,6 +61,21 @@ def _function(f: Function) -> None:
                 break  # the graph changed
         else:
             return
+
+
+def hoist_scalars(f: Function, wanted: Callable[[Loop], bool]) -> None:
+    """Move invariant scalar ops out of some loops, innermost first, without changing what a loop looks like."""
+    found = loops(f.body)
+    for loop in sorted(found, key=lambda loop: -loop.depth):
+        if wanted(loop) and loop.preheader() is None:
+            enter_by_one_block(loop)
+    tree = dominance(f.body)
+    facts, sizes = Facts(), Sizes(f)
+    for loop in sorted(loops(f.body, tree), key=lambda loop: -loop.depth):
+        motion = _Motion(loop, tree, facts, sizes, loads=False)
+        if wanted(loop) and motion.anything():
+            motion.move(enter_by_one_block(loop))
+            facts.forget()
 
 
 def _loop(loop: Loop, tree: Dominance, facts: Facts, sizes: Sizes, done: set[Block]) -> None:

@@ -26,15 +26,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.checks import conjuncts
 from tlc.opt.conditions import END, Place
 from tlc.opt.facts import COMPARISONS, Facts, Linear, Proof
+from tlc.opt.licm import hoist_scalars
 from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, may_rotate, region_of, rotate
 from tlc.opt.ranges import EXTENT, WHOLE, fits
 from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import clone_instr
-from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Value, branch
+from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Value, branch, jump
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.ops import effect
 from tlc.ssa.repair import rejoin
@@ -48,8 +50,13 @@ _ARITHMETIC = ("add", "sub", "mul", "neg", "lt", "le", "gt", "ge")
 def loop_checks(module: Module) -> None:
     """Make known before the loops of every function what their checks need."""
     for f in module.functions.values():
-        if any(i.op == "check" for b in f.blocks for i in b.instrs):
+        if any(map(_has_check, loops(f.body))):
+            hoist_scalars(f, _has_check)  # what a check compares is then a value from outside where it can be
             _function(f)
+
+
+def _has_check(loop: Loop) -> bool:
+    return any(i.op == "check" for b in loop.blocks for i in b.instrs)
 
 
 def _function(f: Function) -> None:
@@ -58,7 +65,7 @@ def _function(f: Function) -> None:
     while True:
         facts = Facts()
         for loop in loops(f.body, facts.tree(f.body)):
-            if loop.latches[0] in done or not any(i.op == "check" for b in loop.blocks for i in b.instrs):
+            if loop.latches[0] in done or not _has_check(loop):
                 continue
             if _Checks(loop, facts, done, copied).run():
                 break  # the graph changed
@@ -105,9 +112,9 @@ class _Checks:
         wide = [v for v in self.read_from_outside() if place is not None and not self.is_narrow(v, place)]
         if not wide or len(wide) > WIDE:
             return False
+        left = [i for b in self.loop.blocks for i in b.instrs if i.op == "check" and not self.facts.holds(i.operands[0], i)]
         self.facts = Facts(frozenset(wide))
-        needs = [n for b in self.loop.blocks for i in b.instrs if i.op == "check" and (n := self.need(i, False)) is not None]
-        needs = [n for n in needs if n.forms or n.bools]
+        needs = [n for i in left if (n := self.need(i, False)) is not None]
         return len(needs) > already and self.versions(needs, wide)
 
     def read_from_outside(self) -> list[Value]:
@@ -236,19 +243,22 @@ class _Checks:
         place = self.entrance()
         if place is None or not needs or len(forms) + len(bools) > TESTS or not all(self.tested(form, place) for form in forms):
             return False
-        before = enter_by_one_block(self.loop)
-        tests = _Tests(before)
-        conds = [c for v in wide for c in tests.small(v)]
-        conds += [tests.form(*self.sides(form, place)) for form in forms] + [tests.again(b, self.blocks) for b in bools]
-        total = conds[0]
-        for c in conds[1:]:
-            total = tests.op("and", total, c, BOOL)
+        before, header = enter_by_one_block(self.loop), self.loop.header
+        args, span = before.terminator.args(0), before.terminator.span
         blocks, values = copy_loop(self.loop)
-        header, args = self.loop.header, before.terminator.args(0)
         self.done.add(blocks[self.loop.latches[0]])
         self.done.update(blocks[b] for b in self.loop.blocks)  # its inner loops neither
         variables = definitions(self.loop, [(blocks, values)])
-        before.terminator = branch(total, header, blocks[header], args, args, before.terminator.span)
+        if wide:  # sums are computed where it is known that they do not wrap
+            small, between = _Tests(before), Block("small")
+            region_of(self.loop).add(between)
+            before.terminator = branch(small.all([c for v in wide for c in small.small(v)]), between, blocks[header], (), args, span)
+            before = between
+            before.terminator = jump(header, args, span)
+        tests = _Tests(before, span)
+        conds = [tests.form(*self.sides(form, place)) for form in forms] + [tests.again(b, self.blocks) for b in bools]
+        if conds:
+            before.terminator = branch(tests.all(conds), header, blocks[header], args, args, span)
         rejoin(region_of(self.loop), variables)
         return True
 
@@ -292,9 +302,9 @@ class _Checks:
 class _Tests:
     """Computes at the end of a block whether forms are not negative."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, span: Span | None = None) -> None:
         self.block = block
-        self.span = block.terminator.span
+        self.span = span or block.terminator.span
 
     def op(self, name: str, a: Value, b: Value, type: object = I64) -> Value:
         return self.block.append(Instr(name, (a, b), (BOOL if type is BOOL else I64,), {}, (), self.span)).result
@@ -313,6 +323,12 @@ class _Tests:
 
     def form(self, more: Linear, less: Linear, strict: bool) -> Value:
         return self.op("gt" if strict else "ge", self.sum(more), self.sum(less), BOOL)
+
+    def all(self, conds: list[Value]) -> Value:
+        total = conds[0]
+        for c in conds[1:]:
+            total = self.op("and", total, c, BOOL)
+        return total
 
     def small(self, value: Value) -> list[Value]:
         """Whether a number is as small as an extent."""

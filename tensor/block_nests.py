@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.fuse import cost
@@ -113,7 +114,11 @@ class BlockNest:
                 self.level(inner, k + 1)
 
             extent = self.emitter.extent(self.nodes[0].extents[k])
-            self.emitter.loop(scope, "i", kconst(0), extent, body, work=self.price if k == 0 else None)
+            if isinstance(extent, Const) and extent.value == 1:
+                scope.axes[k] = kconst(0)
+                self.level(scope, k + 1)
+                return
+            self.emitter.loop(scope, "i", kconst(0), extent, body, work=partial(self.price, k))
             return
         for node, role in zip(self.nodes, self.group.roles, strict=True):
             if role is Role.DOWN:
@@ -135,12 +140,12 @@ class BlockNest:
     def rows(self) -> Expr:
         return next(n for n, r in zip(self.nodes, self.group.roles, strict=True) if r is Role.SCORES).extents[self.depth]
 
-    def price(self) -> KExpr:
-        """What one of the outermost iterations costs, in fused multiply-adds."""
+    def price(self, k: int) -> KExpr:
+        """What an iteration over an outer axis costs, in fused multiply-adds."""
         total: KExpr = kconst(0)
         for node in self.nodes:
             one: KExpr = kconst(1 if node.reduction and len(node.reduction.terms) == 2 else cost(node.roots) + 8)
-            for n in node.domain[1:]:
+            for n in node.domain[k + 1 :]:
                 one = times(self.emitter.extent(n), one)
             total = plus(total, one)
         return total

@@ -10,8 +10,8 @@ Each node would go through all the memory that the one before it wrote; in a bun
 to the last. What only the bundle reads needs no memory of its own: one number a row is a variable, and a row may lie where
 a later result of the same kind will.
 
-A bundle is a run of neighbouring nodes of a graph: reductions whose outputs are the rows (at least one), and element-wise nodes over the rows
-and more. All have the same first extents, and whatever one reads of another is of its own row. Products (a tile reuses what it
+A bundle is a run of neighbouring nodes of a graph: reductions whose outputs are the rows (at least one), and element-wise nodes over the
+rows and more. All have the same first extents, and whatever one reads of another is of its own row. Products (a tile reuses what it
 loads for many rows), calls, scatters and searches stay alone.
 
 Requires: a fused graph. Preserves: every result to the bit.

@@ -263,7 +263,8 @@ class RegionAdjoint:
         if self.inner and not all(map(self._is_uniform, self.inner.values())):
             return False
         full = self._full(targets)
-        solution = solve(places, tuple(full.indices), lambda i, v: i in self._computed_from(v), self._extent_number, self._projections(base, places, full))
+        direct = self._projections(base, places, full)
+        solution = solve(places, full.indices, lambda i, v: i in self._computed_from(v), self._extent_number, direct)
         if solution is None:
             return False
         missing = [i for i in full.indices if i not in solution.indices]
@@ -518,8 +519,8 @@ class RegionAdjoint:
 
 
 class Point:
-    """One point of the context, in code that is being made: values of the region at it, and adjoints. With a guard its adjoints are read only
-    where that holds, and so is what lies at indices that are `doubtful`: in range only there.
+    """One point of the context, in code that is being made: values of the region at it, and adjoints. With a guard its adjoints are read
+    only where that holds, and so is what lies at indices that are `doubtful`: in range only there.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ Afterwards, for every `tabulate`, the region is
 for every `reduce` and `scatter`, it is flat.
 
 Method: from the inside out, reductions leave branches where that is safe (`tensor/hoist.py`), branches around loads become guarded
-loads (`tensor/guard.py`), and each comprehension is distributed over the statements of its body (`tensor/distribute.py`). One that cannot be becomes a loop over its first index (`tensor/loops.py`),
+loads (`tensor/guard.py`), and each comprehension is distributed over the statements of its body (`tensor/distribute.py`). One that
+cannot be becomes a loop over its first index (`tensor/loops.py`),
 whose body is flattened in turn; a reduction that cannot be is a tabulate first and then a flat reduction of its elements.
 
 Worked example: `for[b] softmax(x[b])`, inlined,

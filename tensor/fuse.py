@@ -27,8 +27,25 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
-from tlc.tensor.graph.index import Ranges, equal, flatten, slope, straightened, unflatten
-from tlc.tensor.graph.ir import Expr, Graph, Node, View, axes_of, axis, load, loads, op, rebuild, sources, substitute, transform, walk, zero
+from tlc.tensor.graph.index import Ranges, aligned, equal, flatten, slope, straightened, unflatten
+from tlc.tensor.graph.ir import (
+    Expr,
+    Graph,
+    Node,
+    Tensor,
+    View,
+    axes_of,
+    axis,
+    load,
+    loads,
+    op,
+    rebuild,
+    sources,
+    substitute,
+    transform,
+    walk,
+    zero,
+)
 
 CHEAP = 5  # in additions and loads: computing this again costs no more than reading it
 LARGEST = 600  # expressions in a node; what is larger compiles slowly and spills
@@ -84,12 +101,12 @@ class Decision:
 
 def fuse(graph: Graph, decisions: list[Decision] | None = None) -> Graph:
     """The fused graph. The given one is not changed. Every decision is added to `decisions`, if somebody asks for them."""
-    fusion = _Fusion(replace(graph, nodes=list(graph.nodes)))
+    fusion = _Fusion(replace(graph, nodes=[aligned(n) for n in graph.nodes]))
     while fusion.append_one(to_reductions=True) or fusion.inline_one() or fusion.append_one(to_reductions=False):
         pass
     if decisions is not None:
         decisions += [*fusion.made, *fusion.apart()]
-    return replace(fusion.graph, nodes=[straightened(n) for n in fusion.graph.nodes])
+    return replace(fusion.graph, nodes=[aligned(straightened(n)) for n in fusion.graph.nodes])
 
 
 def together(decisions: list[Decision], nodes: Sequence[Node]) -> None:
@@ -108,15 +125,21 @@ def _place(node: Node) -> Place:
 class _Fusion:
     graph: Graph
     made: list[Decision] = field(default_factory=list)
+    known: dict[Node, dict[Tensor, None]] = field(default_factory=dict)  # what nodes read
+
+    def sources(self, node: Node) -> dict[Tensor, None]:
+        if node not in self.known:
+            self.known[node] = sources(node)
+        return self.known[node]
 
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a result of a node, in order."""
         made = set(node.results)
-        return [n for n in self.graph.nodes if n is not node and made & sources(n).keys()]
+        return [n for n in self.graph.nodes if n is not node and made & self.sources(n).keys()]
 
     def may_move(self, node: Node, place: int) -> bool:
         """Whether the loads of a node can stand at a later place without costing a copy."""
-        return all(place <= self.graph.taken.get(t, inf) for t in sources(node))
+        return all(place <= self.graph.taken.get(t, inf) for t in self.sources(node))
 
     def apart(self) -> list[Decision]:
         """The pairs that are left, with what stands between them."""
@@ -178,7 +201,7 @@ class _Fusion:
             if reader.reduction or reader.scatter:
                 continue
             for node in self.graph.nodes:
-                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & sources(reader).keys():
+                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & self.sources(reader).keys():
                     continue
                 if self.against_appending(node, reader) is None:
                     self.made.append(Decision(_place(node), _place(reader), "appended"))
@@ -245,14 +268,14 @@ def inlined(producer: Node, reader: Node) -> Node:
         if view.shape != view.tensor.shape:
             indices = unflatten(flatten(indices, view.shape), view.tensor.shape)
         found = substitute(value[view.tensor], dict(enumerate(indices)))
-        return under(*guard, found) if guard else found
+        return under(guard[0], found) if guard else found
 
     roots = (*reader.roots, *reader.domain)
     changed = transform(roots, change)
     simple = Ranges(reader.domain).simplify_all(changed)
     new = dict(zip(roots, simple, strict=True))
     notes = (*reader.notes, *producer.notes, _note(producer, "inlined into", reader))
-    return replace(reader.rebuilt(lambda e: new[e]), notes=notes, joined=(*producer.joined, producer.span, *reader.joined))
+    return replace(aligned(reader.rebuilt(lambda e: new[e])), notes=notes, joined=(*producer.joined, producer.span, *reader.joined))
 
 
 def under(guard: Expr, e: Expr) -> Expr:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 
+from tlc.frontend.types import Elem
 from tlc.opt.if_convert import CHEAP, LINEAR, convert_region, is_cheap
 from tlc.opt.rewrite import const_of
 from tlc.opt.simplify_cfg import simplify_region
@@ -37,12 +38,12 @@ _DIVISIONS = ("floordiv", "mod")  # of integers, in indices
 def guard(instr: Instr, module: Module, differentiates: bool) -> None:
     """Convert the branches in the region of a comprehension around loads and cheap ops."""
     region = instr.regions[0]
-    if loops(region) or not any(is_scalar_load(i) for block in region.blocks[1:] for i in block.instrs):
+    if loops(region) or len(region.blocks) == 1:
         return
-    allowed = LINEAR if differentiates else CHEAP
+    allowed = LINEAR if differentiates else CHEAP | {"div", "sqrt"}
 
     def may_move(side: Block) -> bool:
-        return len(side.instrs) <= LIMIT and all(is_scalar_load(i) or is_cheap(i, allowed) or _is_division(i) for i in side.instrs)
+        return len(side.instrs) <= LIMIT and all(_is_guardable(i) or is_cheap(i, allowed) or _is_division(i) for i in side.instrs)
 
     def before(side: Block, cond: Value, truth: bool) -> None:
         for i in list(side.instrs):
@@ -74,6 +75,11 @@ def branch_guards(function: Function, module: Module) -> None:
         at.jump(done, at.index(*operands))
         instr.result.replace_by(value)
         drop(instr)
+
+
+def _is_guardable(instr: Instr) -> bool:
+    """A load of a number or bool, which has a zero."""
+    return is_scalar_load(instr) and instr.result.type.elem not in (Elem.STR, Elem.KEY)
 
 
 def _is_division(instr: Instr) -> bool:

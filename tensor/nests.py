@@ -584,7 +584,7 @@ class Nest:
         copy = Nest(base, self.emitter, self.outputs, self.unit, self.top)
         copy.elementwise(width)
         node, (output,) = self.node, self.outputs
-        assert node.scatter is not None
+        assert node.scatter is not None and output is not None
         targets = node.scatter.targets
 
         def one(scope: Scope) -> None:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from math import prod
 
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import slope
 from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, rebuild, substitute, transform, walk
+from tlc.tensor.rims import rimmed
 
 WORTH = 4  # an axis that is repeated fewer times does not pay for a copy
 STORES = 64  # elements of the last axis from which on results that are stored one by one cost more than a copy
@@ -30,11 +32,18 @@ def pack(graph: Graph, leave: Collection[Tensor] = ()) -> Graph:
     nodes: list[Node] = []
     places = dict(graph.places)
     for node in graph.nodes:
-        copies, better = packed(node) if node.results[0] not in leave else ([], node)
+        copies, better = _prepared(node) if node.results[0] not in leave else ([], node)
         for c in copies:
             places[c.results[0]] = graph.place(node)
         nodes += [*copies, better]
     return replace(graph, nodes=nodes, places=places)
+
+
+def _prepared(node: Node) -> tuple[list[Node], Node]:
+    """A copy with a rim may be packed in its turn: what is packed then is read without a guard."""
+    rims, inner = rimmed(node)
+    copies, better = packed(inner)
+    return [*rims, *copies], better
 
 
 def packed(node: Node) -> tuple[list[Node], Node]:
@@ -51,13 +60,12 @@ def packed(node: Node) -> tuple[list[Node], Node]:
     last = node.rank - 1
     if not columns or last in straight or (straight and (node.extents[last].value or 0) < STORES):
         return [], node
-    v = columns[-1]
+    v = min(reversed(columns), key=lambda k: _copied(node, term_loads, k))
     copies: list[Node] = []
     new: dict[Expr, Expr] = {}
     for e in term_loads:
         own = axes_of([e])
-        repeated = any(k not in own and (node.extents[k].value or WORTH) >= WORTH for k in range(node.rank))
-        if along(v, e) == "scattered" and repeated:
+        if along(v, e) == "scattered" and _is_repeated(node, e):
             order = [*sorted(own - {v}), v]
             shape = tuple(node.domain[k] for k in order)
             tensor = Tensor(f"{e.data.tensor.name}.packed{len(copies)}", e.elem, shape)
@@ -70,6 +78,26 @@ def packed(node: Node) -> tuple[list[Node], Node]:
         return new.get(e) or (rebuild(e, args) if args else e)
 
     return copies, replace(node, reduction=replace(r, terms=transform(r.terms, change)))
+
+
+def _is_repeated(node: Node, e: Expr) -> bool:
+    """Whether an axis of the output that is not short does not occur in a load."""
+    own = axes_of([e])
+    return any(k not in own and (node.extents[k].value or WORTH) >= WORTH for k in range(node.rank))
+
+
+def _copied(node: Node, term_loads: list[Expr], v: int) -> int:
+    """The price of vectors along an axis: how many elements are copied. Where results are then stored one by one, twice that has to be
+    saved, and each of them counts as eight; where sizes are not known, all axes are alike.
+    """
+    if any(n.value is None for n in node.domain):
+        return 0
+    sizes = [n.value or 0 for n in node.domain]
+    total = 0
+    for e in term_loads:
+        if along(v, e) == "scattered":
+            total += prod(sizes[k] for k in axes_of([e])) if _is_repeated(node, e) else prod(sizes)
+    return total if v == node.rank - 1 else 2 * (total + 8 * prod(sizes[: node.rank]))
 
 
 def along(k: int, e: Expr) -> str:

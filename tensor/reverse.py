@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.sink import SINGULAR
 from tlc.ssa.builder import Builder
 from tlc.ssa.cfg import postorder
 from tlc.ssa.clone import clone_instr
@@ -317,7 +318,7 @@ class _Sweep:
                 for k, operand in enumerate(instr.operands):
                     rule = partial(instr, k)
                     if rule is not None and operand in self.of.active:
-                        self.add(operand, rule(At(self.b, instr, d, self.forward)))
+                        self.add(operand, self._of_path(instr, d, rule(At(self.b, instr, d, self.forward))))
             case "tabulate" if len(instr.regions[0].blocks) > 1:
                 differentiate_branches(self, instr, given)
             case "tabulate" | "reduce":
@@ -341,6 +342,13 @@ class _Sweep:
             case op:
                 raise unsupported(f"`{op}`", instr.span)
 
+    def _of_path(self, instr: Instr, d: Value, contribution: Value) -> Value:
+        """Where the path taken reads no result of an op, its adjoint is zero, and an infinite derivative makes no NaN of that."""
+        if self.block is self.of.exit or instr.op not in SINGULAR:
+            return contribution
+        zero = self.b.const(0.0, contribution.type)
+        return self.b.op("select", self.b.op("eq", d, self.b.const(0.0, d.type)), zero, contribution)
+
     def _index(self, instr: Instr, d: Value) -> None:
         """The part's adjoint is added in place."""
         x, *indices = instr.operands
@@ -354,9 +362,8 @@ class _Sweep:
 
     def _index_if(self, instr: Instr, d: Value) -> None:
         """The element's adjoint is added, once or not at all."""
-        cond, x, *at = map(self.forward, instr.operands)
-        once = self.b.convert(cond, I64)
-        tensor = instr.operands[1]
+        cond, tensor, *indices = instr.operands
+        once, at = self.b.convert(self.forward(cond), I64), [self.forward(i) for i in indices]
         whole = self.current(tensor)
         into = self.zeros(tensor) if whole is None else whole
         self.replace(tensor, self.b.scatter(into, [once], lambda b, _: (*at, d)))

@@ -75,9 +75,13 @@ def find(graph: Graph) -> tuple[Graph, list[Blocks]]:
     """The groups of a graph, which may get nodes that do again what was done before."""
     banned: set[Tensor] = set()
     while True:
-        search = _Search(replace(graph, nodes=list(graph.nodes), places=dict(graph.places)), banned)
+        plain = unmasked(graph.nodes)
+        search = _Search(replace(graph, nodes=[plain.get(n, n) for n in graph.nodes], places=dict(graph.places)), banned)
         again = search.run()
         if again is None:
+            grouped = {n for g in search.found for n in g.nodes}
+            old = {new: n for n, new in plain.items() if new not in grouped}
+            search.graph.nodes = [old.get(n, n) for n in search.graph.nodes]
             return search.graph, search.found
         banned.add(again)
 
@@ -134,11 +138,12 @@ class _Search:
             return
         (result,) = node.results
         readers = [n for n in self.graph.nodes if result in sources(n)]
-        here = tuple(axis(k) for k in range(node.rank))
-        swapped = (*here[:d], here[d + 1], here[d])
-        if len(readers) != 1 or readers[0].reduction or readers[0].scatter or readers[0].outputs != (load_of(result, swapped),):
+        if len(readers) != 1 or readers[0].reduction or readers[0].scatter or len(readers[0].outputs) != 1 or readers[0].rank != node.rank:
             return
         (reader,) = readers
+        (e,) = reader.outputs
+        if e.op != "load" or e.data.tensor is not result or e.data.shape != result.shape or not _reads(e, (*range(d), d + 1, d), reader):
+            return
         swap = {d: axis(d + 1), d + 1: axis(d)}
         turned = node.rebuilt(lambda e: substitute(e, swap))
         turned = replace(turned, results=reader.results, extents=reader.extents, notes=(*node.notes, *reader.notes))
@@ -157,10 +162,10 @@ class _Search:
         for term, other in (r.terms, r.terms[::-1]):
             if term.op != "load" or term.guard is not None or term.data.shape != term.data.tensor.shape or len(term.args) != seed.rank:
                 continue
-            outer = tuple(axis(k) for k in range(d))
-            if term.args == (*outer, axis(d), axis(d + 2)) and d not in axes_of([other]):
+            outer = range(d)
+            if _reads(term, (*outer, d, d + 2), seed) and d not in axes_of([other]):
                 role, rows = Role.OUT, seed.extents[: d + 1]
-            elif term.args == (*outer, axis(d + 2), axis(d)) and d not in axes_of([other]):
+            elif _reads(term, (*outer, d + 2, d), seed) and d not in axes_of([other]):
                 role, rows = Role.DOWN, (*seed.extents[:d], r.extents[0])
             else:
                 continue
@@ -290,21 +295,27 @@ def _is_product(node: Node) -> bool:
     return not axes_of(r.extents) and r.terms[0].elem in (Elem.F32, Elem.F64)
 
 
+def _reads(e: Expr, axes: Sequence[int], node: Node) -> bool:
+    """Whether a load without a guard reads at these axes; one of extent 1 may be written as 0."""
+    if len(e.args) != len(axes):
+        return False
+    return all(i is axis(k) or (i.value == 0 and node.domain[k].value == 1) for i, k in zip(e.args, axes, strict=True))
+
+
 def _loaded(roots: Sequence[Expr]) -> list[Tensor]:
     return list(dict.fromkeys(e.data.tensor for e in walk(roots) if e.op == "load"))
 
 
 def _reads_its_rows(node: Node, role: Role, own: set[Tensor], d: int) -> bool:
     """Whether a member reads matrices and numbers of its own rows only."""
-    outer = tuple(axis(k) for k in range(d))
-    row, column = {Role.OUT: (axis(d), axis(d + 2)), Role.DOWN: (axis(d + 2), axis(d))}.get(role, (axis(d), axis(d + 1)))
+    row, column = {Role.OUT: (d, d + 2), Role.DOWN: (d + 2, d)}.get(role, (d, d + 1))
     inside = set(walk(node.reduction.terms)) if node.reduction else set()
     for e in loads(node):
         tensor: Tensor = e.data.tensor
         if tensor not in own:
             continue
-        at = (*outer, row, column) if tensor.rank == d + 2 else (*outer, row)
-        if e.args != at or e.data.shape != tensor.shape or (role is Role.SCORES and e in inside):
+        at = (*range(d), row, column) if tensor.rank == d + 2 else (*range(d), row)
+        if not _reads(e, at, node) or e.data.shape != tensor.shape or (role is Role.SCORES and e in inside):
             return False
         if role in (Role.OUT, Role.DOWN) and e not in inside:
             return False
@@ -330,6 +341,54 @@ def _reading(node: Node, new: dict[Tensor, Tensor]) -> Node:
 
 
 # ---------------------------------------------------------------- masks
+
+
+def unmasked(nodes: Sequence[Node]) -> dict[Node, Node]:
+    """Products without the choices of factors that do not matter: where the product is not asked for, or the other factor is 0.
+
+        s = select(m, sum of select(m, q, 1) * k, -inf)       d = select(m, .., 0);  sum of d * select(m, k, 1)
+    """
+    zeros: dict[Tensor, Expr] = {}
+    out: dict[Node, Node] = {}
+    for n in nodes:
+        for t, e in zip(n.results, n.outputs, strict=True):
+            mask = _where(e)
+            if mask is not None:
+                zeros[t] = mask
+        r = n.reduction
+        if r is None or not _is_product(n):
+            continue
+        masks = {e.args[0] for e in n.outputs if e.op == "select" and not any(x.op == "acc" for x in walk(e.args[2:]))}
+        if len(masks) != 1 or any(e.op != "select" for e in n.outputs):
+            masks = set()
+        for e in _terms(r.terms):
+            if e.op == "load" and e.data.tensor in zeros and e.data.shape == e.data.tensor.shape and e.guard is None:
+                masks.add(substitute(zeros[e.data.tensor], dict(enumerate(e.args))))
+
+        def plain(e: Expr, args: tuple[Expr, ...], masks: set[Expr] = masks) -> Expr:
+            return args[1] if e.op == "select" and args[0] in masks else rebuild(e, args) if args else e
+
+        terms = transform(r.terms, plain)
+        if terms != r.terms:
+            out[n] = replace(n, reduction=replace(r, terms=terms))
+    return out
+
+
+def _where(e: Expr) -> Expr | None:
+    """The condition outside of which an expression is 0."""
+    match e.op:
+        case "select" if e.args[2].op == "const" and e.args[2].elem.is_real and e.args[2].data == 0:
+            return e.args[0]
+        case "mul" | "div" | "neg":
+            found = [_where(a) for a in (e.args if e.op == "mul" else e.args[:1])]
+            return next((m for m in found if m is not None), None)
+        case _:
+            return None
+
+
+def _terms(terms: Sequence[Expr]) -> list[Expr]:
+    """Factors, and what a factor is where a condition holds."""
+    return [x for e in terms for x in ((e, e.args[1]) if e.op == "select" else (e,))]
 
 
 def reach(nodes: Sequence[Node], roles: Sequence[Role], d: int) -> int | None:

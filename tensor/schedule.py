@@ -289,11 +289,11 @@ class _Schedule:
         return any(e.op == "apply" for e in walk(self.node.roots))
 
     def column_axis(self, free: list[int]) -> int | None:
-        """The output axis for vectors: the fewest scattered loads, then a contiguous store."""
+        """The output axis for vectors: the fewest scattered loads, then more than a few elements, then a contiguous store."""
         candidates = [k for k in free if (self.node.extents[k].value or 8) >= 2]
         if not candidates or self.calls():
             return None
-        return min(candidates, key=lambda k: (self.scattered(k), k != self.node.rank - 1, -k))
+        return min(candidates, key=lambda k: (self.scattered(k), (self.node.extents[k].value or 8) < 4, k != self.node.rank - 1, -k))
 
     def tile(self, nest: Nest, v: int | None, free: list[int]) -> str:
         """A register tile over axis v (if vectors pay there) and the axis that reuses most."""
@@ -303,7 +303,12 @@ class _Schedule:
             v = None
         others = [k for k in free if k != v and (node.extents[k].value or 8) >= 2]
         vectors = [e for e in self.term_loads() if v is None or along(v, e) != "fixed"]
-        u = min(others, key=lambda k: (sum(k in axes_of([e]) for e in vectors), -k), default=None)
+        rows = 6 if self.target.registers <= 16 else 12
+
+        def worth(k: int) -> tuple[int, int, int]:
+            return sum(k in axes_of([e]) for e in vectors), -min(node.extents[k].value or rows, rows), -k
+
+        u = min(others, key=worth, default=None)
         if self.calls():
             nest.tile(Tile(None, 1, None, 1))
             return "one element after the other"
@@ -314,7 +319,6 @@ class _Schedule:
             t = Tile(None, 1, v, 4 * lanes)
         else:
             n = node.extents[v].value
-            rows = 6 if self.target.registers <= 16 else 12
             t = Tile(u, rows, v, lanes if n is not None and n <= lanes else 2 * lanes, self.block(u, rows))
             if self.pays(t):
                 nest.tile(t, self.panels(t))

@@ -3,8 +3,8 @@
     x[2 i + p - 1]        read at t:    i = (t - p + 1) // 2,  if (t - p + 1) % 2 = 0 and 0 <= i < extent of i
     x[2 i + p], p < 2     read at t:    i = t // 2,  p = t % 2,  if i < extent of i        (each element is read once: p is the remainder)
 
-With it reverse mode needs no scatter: instead of adding each point's part to the element that it read, every element collects the parts of the points
-that read it. What stays unknown (p in the first line) is summed over.
+With it reverse mode needs no scatter: instead of adding each point's part to the element that it read, every element collects the parts
+of the points that read it. What stays unknown (p in the first line) is summed over.
 
 A place is c i + rest: a constant c > 0, an index i that no other dimension is solved for, and a rest that does not depend on i nor
 on what other dimensions are solved for. Of several such indices the outermost is taken: what is summed over is then a window of the
@@ -49,8 +49,8 @@ class Affine:
 
 @dataclass(frozen=True)
 class Equation:
-    """The place along an axis is `by` times `index`, plus `remainder` (an index below `by`) if there is one, plus `rest`. `below` is the extent
-    of the remainder.
+    """The place along an axis is `by` times `index`, plus `remainder` (an index below `by`) if there is one, plus `rest`. `below` is the
+    extent of the remainder.
     """
 
     axis: int
@@ -112,8 +112,8 @@ def solve(
     number: Callable[[Value], int | None],
     direct: Mapping[int, Value],
 ) -> Solution | None:
-    """Solve `places` for `indices`, outer ones first. `depends(i, v)`: whether v is computed from i; `number` is the extent of an index, where it
-    is known; `direct` are the axes whose place is an index that runs through the whole axis.
+    """Solve `places` for `indices`, outer ones first. `depends(i, v)`: whether v is computed from i; `number` is the extent of an index,
+    where it is known; `direct` are the axes whose place is an index that runs through the whole axis.
     """
     taken = set(direct.values())
     equations: list[Equation] = []

@@ -4,10 +4,11 @@
 
     for i { vector j { y[i, j] = max(max(x[2 i, 2 j], x[2 i, 2 j + 1]), max(x[2 i + 1, 2 j], ..)) } }
 
-Vectors run along an output axis, and the elements of a window are written out one after the other, so there is no loop within and no accumulator in
-memory. `argmax` and `argmin` keep the best and where it was.
+Vectors run along an output axis, and the elements of a window are written out one after the other, so there is no loop within and no
+accumulator in memory. `argmax` and `argmin` keep the best and where it was.
 
-The order of a sum is that of `lanes` (ssa/reductions.py): of at most sixteen elements each has a lane of its own, and what adds them is the tree.
+The order of a sum is that of `lanes` (ssa/reductions.py): of at most sixteen elements each has a lane of its own, and what adds them is
+the tree.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def _definition(module: Module, timed: bool) -> Callable[[Kernel], str]:
     """How a kernel is printed."""
     if not timed:
         return print_kernel
-    numbers = {name: k for k, name in enumerate(timed_kernels(module))}
-    return lambda kernel: print_timed(kernel, numbers[kernel.name], unread(module, kernel.name))
+    numbers, work = {name: k for k, name in enumerate(timed_kernels(module))}, unread(module)
+    return lambda kernel: print_timed(kernel, numbers[kernel.name], work[kernel.name])
 
 
 def timed_kernels(module: Module) -> list[str]:
@@ -111,11 +111,14 @@ def _runs(functions: Iterable[Function]) -> list[str]:
     return list(dict.fromkeys(str(i.attrs["kernel"]) for f in functions for i in walk(f.body) if i.op == "run"))
 
 
-def unread(module: Module, kernel: str) -> frozenset[int]:
-    """The outputs of a kernel that nobody reads after it, wherever it is run: it only works in them."""
-    runs = [i for f in module.functions.values() for i in walk(f.body) if i.op == "run" and i.attrs["kernel"] == kernel]
-    count = len(runs[0].results) if runs else 0
-    return frozenset(k for k in range(count) if all(isinstance(u, Instr) and u.op == "free" for r in runs for u in r.results[k].uses))
+def unread(module: Module) -> dict[str, frozenset[int]]:
+    """The outputs of each kernel that nobody reads after it, wherever it is run: it only works in them."""
+    found: dict[str, frozenset[int]] = {}
+    for run in (i for f in module.functions.values() for i in walk(f.body) if i.op == "run"):
+        free = frozenset(k for k, r in enumerate(run.results) if all(isinstance(u, Instr) and u.op == "free" for u in r.uses))
+        name = str(run.attrs["kernel"])
+        found[name] = found.get(name, free) & free
+    return found
 
 
 def emit_llvm(module: Module, kernels: Mapping[str, Kernel], host: str = "llvm") -> str:

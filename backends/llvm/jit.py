@@ -73,10 +73,18 @@ def build(program: Program, store: Store = _memory) -> Executable:
 
 def compile_objects(texts: Sequence[tuple[str, Level]], store: Store = _memory) -> dict[str, bytes]:
     """Machine code of texts that are linked with each other, under their keys; with the pool of threads, if one of them uses it."""
-    from tlc.backends.llvm.pool import POOL  # a start that finds its machine code does without
+    from tlc.backends.llvm.helpers import pieces, shared_out  # a start that finds its machine code does without
+    from tlc.backends.llvm.pool import POOL
 
     more = [(POOL, Level.KERNEL)] if any(_SHARES in text for text, _ in texts) else []
-    return {_key(text, level): compile_object(text, level, store) for text, level in (*texts, *more) if text}
+    parts = [(p, level) for text, level in (*texts, *more) if text for p in (pieces(text) if level is Level.KERNEL else (text,))]
+    made = {_key(*part): store.get(_key(*part)) for part in parts}
+    missing = [part for part in parts if made[_key(*part)] is None]
+    if missing:
+        costs = [len(text) * (3 if level is Level.HOST else 1) for text, level in missing]
+        for part, data in zip(missing, shared_out(missing, costs, lambda part: _machine_code(*part)), strict=True):
+            store[_key(*part)] = made[_key(*part)] = data
+    return {key: data for key, data in made.items() if data is not None}
 
 
 def _key(text: str, level: Level) -> str:
@@ -88,12 +96,16 @@ def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
     key = _key(text, level)
     data = store.get(key)
     if data is None:
-        from tlc.backends.llvm.pool import DECLARE_POOL
+        data = store[key] = _machine_code(text, level)
+    return data
 
-        module = _optimized(text + DECLARE_POOL if _SHARES in text and f"define void {_SHARES}" not in text else text, level)
-        data = bytes(target().emit_object(module))
-        module.close()
-        store[key] = data
+
+def _machine_code(text: str, level: Level) -> bytes:
+    from tlc.backends.llvm.pool import DECLARE_POOL
+
+    module = _optimized(text + DECLARE_POOL if _SHARES in text and f"define void {_SHARES}" not in text else text, level)
+    data = bytes(target().emit_object(module))
+    module.close()
     return data
 
 

@@ -590,17 +590,19 @@ class _Printer:
         return [x.endswith("true") for x in self.vector.mask.strip("<>").split(", ")] if self.vector.mask.startswith("<") else None
 
     def apart(self, elem: Elem, at: Address, place: Callable[[str], str]) -> str:
-        """Elements a few apart, by a load of them and of what lies between (nothing beyond the last one is read)."""
+        """Elements a few apart, by a load of them and of what lies between (nothing beyond the first and the last one is read)."""
         assert self.vector is not None
         active, lanes = self.known_mask() or [], self.vector.lanes
         numbers = at.flat.numbers(lanes)
         places = [n - min(numbers) for n in numbers]
-        last = max((p for p, a in zip(places, active, strict=True) if a), default=0)
+        read = [p for p, a in zip(places, active, strict=True) if a]
+        first, last = min(read, default=0), max(read, default=-1)
         count = 1 << max(1, max(places).bit_length())
-        mask = "<" + ", ".join(f"i1 {'true' if k <= last else 'false'}" for k in range(count)) + ">"
+        mask = "<" + ", ".join(f"i1 {'true' if first <= k <= last else 'false'}" for k in range(count)) + ">"
         type = storage(elem, count)
         base = "i8" if elem is Elem.BOOL else scalar.MANGLED[elem]
-        wide = place(f"call {type} @llvm.masked.load.v{count}{base}.p0(ptr {at.pointer}, i32 {elem.bytes}, <{count} x i1> {mask}, {type} zeroinitializer)")
+        operands = f"ptr {at.pointer}, i32 {elem.bytes}, <{count} x i1> {mask}, {type} zeroinitializer"
+        wide = place(f"call {type} @llvm.masked.load.v{count}{base}.p0({operands})")
         picks = "<" + ", ".join(f"i32 {p}" for p in places) + ">"
         return place(f"shufflevector {type} {wide}, {type} poison, <{lanes} x i32> {picks}")
 
@@ -800,11 +802,12 @@ class _Printer:
         text = scalar.emit(self.code, e.op, e.elem, operands, lanes)
         return Linear(((text, 1),)) if e.elem is Elem.I64 and lanes == 1 and text.startswith("%") else Word(text, e.elem, lanes)
 
-    def divided(self, op: str, a: Value, by: int | None) -> Linear | None:
-        """A quotient or remainder of an index by a number whose lanes are known, because the rest is a multiple of the number; or that are of one
-        multiple of it, because the rest counts in steps that the lanes do not fill.
+    def divided(self, op: str, a: Value, by: int | None) -> Value | None:
+        """A quotient or remainder of an index by a number whose lanes are known, because the rest is a multiple of the number; or that
+        are of one multiple of it, because the rest counts in steps that the lanes do not fill; or that pass one multiple of it at most.
 
             (8 i + l) // 2 = 4 i + (0, 0, 1, 1, ..)             (16 i + l) // 784 = 16 i // 784,  16 lanes
+            (16 i + l) // 196 = q + (r + l >= 196)              for q = 16 i // 196, r = 16 i % 196
         """
         if by is None or by <= 0 or not isinstance(a, Linear) or not a.varies or self.vector is None:
             return None
@@ -812,6 +815,8 @@ class _Printer:
             return None  # a multiple that wraps is none
         grain = gcd(*(c * self.multiples[name] for name, c in a.terms))
         numbers = a.numbers(self.vector.lanes)
+        if any(abs(n) > 1 << 61 for n in numbers):
+            return None  # what wraps is not what it seems
         rest = Linear(a.terms)
         if grain % by == 0:
             if op == "mod":
@@ -819,9 +824,23 @@ class _Printer:
             if all(c % by == 0 for _, c in a.terms):
                 return Linear.of(tuple((name, c // by) for name, c in a.terms), [n // by for n in numbers])
         elif by % grain or min(numbers) < 0 or max(numbers) >= grain:
-            return None
+            return self.passing(op, rest, numbers, by) if min(numbers) >= 0 and max(numbers) < by else None
         text = scalar.emit(self.code, op, Elem.I64, ((self.word(rest).text, Elem.I64), (str(by), Elem.I64)), 1)
         return Linear(((text, 1),)) + Linear.of((), [n // by if op == "floordiv" else n for n in numbers])
+
+    def passing(self, op: str, rest: Linear, numbers: list[int], by: int) -> Word:
+        """The quotient or remainder of a rest plus a number below the divisor for each lane."""
+        assert self.vector is not None
+        lanes, type = self.vector.lanes, register(Elem.I64, self.vector.lanes)
+        operands = ((self.word(rest).text, Elem.I64), (str(by), Elem.I64))
+        quotient, left = (scalar.emit(self.code, name, Elem.I64, operands, 1) for name in ("floordiv", "mod"))
+        at = self.word(Linear(((left, 1),)) + Linear.of((), numbers)).text
+        passed = self.code.ins(f"icmp sge {type} {at}, splat (i64 {by})")
+        if op == "mod":
+            less = self.code.ins(f"sub {type} {at}, splat (i64 {by})")
+            return Word(self.code.ins(f"select <{lanes} x i1> {passed}, {type} {less}, {type} {at}"), Elem.I64, lanes)
+        one = self.code.ins(f"zext <{lanes} x i1> {passed} to {type}")
+        return Word(self.code.ins(f"add {type} {self.spread(Word(quotient, Elem.I64), lanes).text}, {one}"), Elem.I64, lanes)
 
     def folded(self, e: Op, numbers: list[int]) -> Value:
         """An op on constants."""

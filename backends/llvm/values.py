@@ -22,8 +22,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Linear:
-    """An `i64`: the sum of names times coefficients, a constant and the number of the lane times a coefficient; and where lanes do not go up
-    evenly (0, 0, 1, 1, .. of `l // 2`), what each has more than that.
+    """An `i64`: the sum of names times coefficients, a constant and the number of the lane times a coefficient; and where lanes do not
+    go up evenly (0, 0, 1, 1, .. of `l // 2`), what each has more than that.
     """
 
     terms: tuple[tuple[str, int], ...] = ()

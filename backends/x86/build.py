@@ -62,7 +62,10 @@ def finish(
     with watcher.stage("encode"):
         code = with_entry(assemble(machine))
         data = elf.write(code)
-    objects = {hashlib.sha256(data).hexdigest(): data}
+    key = hashlib.sha256(data).hexdigest()
+    if store.get(key) is None:
+        store[key] = data
+    objects = {key: data}
     if _needs_support(code, tables):
         with watcher.stage("llvm"):
             key, data = _support(store)
@@ -70,22 +73,22 @@ def finish(
     return Executable(objects, tables, "x86")
 
 
-def machine_ir(module: Module, kernels: Mapping[str, Kernel]) -> str:
+def machine_ir(module: Module, kernels: Mapping[str, Kernel], watcher: Watcher = NOBODY) -> str:
     """Machine IR before allocation, with the tables that it refers to: it can be run."""
     from tlc.backends.tables_text import print_tables
     from tlc.regalloc.text import print_module
 
     tables = Tables()
-    text = print_module(select_reached(module, kernels, tables), TARGET)
+    text = print_module(select_reached(module, kernels, tables, watcher=watcher), TARGET)
     return f"{print_tables(tables)}\n{text}"
 
 
-def assembly(module: Module, kernels: Mapping[str, Kernel], registers: str = "all") -> str:
+def assembly(module: Module, kernels: Mapping[str, Kernel], registers: str = "all", watcher: Watcher = NOBODY) -> str:
     """The code with its source lines, for people."""
     from tlc.backends.x86.listing import listing
 
-    machine = select_reached(module, kernels, Tables())
-    allocate_all(machine, registers)
+    machine = select_reached(module, kernels, Tables(), watcher=watcher)
+    allocate_all(machine, registers, watcher=watcher)
     return listing(machine)
 
 

@@ -497,6 +497,29 @@ def straightened(node: Node) -> Node:
     return node.rebuilt(lambda e: changed[e])
 
 
+def aligned(node: Node) -> Node:
+    """The node with index 0 written as the axis of extent 1 that stands at its place, so that loads of the own element look like it.
+
+        for i < 1, j < n: x[0, j]       ->      for i < 1, j < n: x[i, j]
+    """
+    units = [k for k, n in enumerate(node.extents) if n.value == 1]
+    if not units:
+        return node
+
+    def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op != "load":
+            return rebuild(e, args) if args else e
+        indices = list(args)
+        for k in units:
+            if k < len(e.data.shape) and e.data.shape[k].value == 1 and indices[k].value == 0:
+                indices[k] = axis(k)
+        return rebuild(e, indices)
+
+    roots = (*node.roots, *node.domain)
+    changed = dict(zip(roots, transform(roots, change), strict=True))
+    return node.rebuilt(lambda e: changed[e])
+
+
 def divisions(indices: Sequence[Expr]) -> int:
     """How many quotients and remainders there are in the arithmetic of indices (not in what is loaded for one)."""
     found: set[Expr] = set()

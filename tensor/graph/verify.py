@@ -7,7 +7,8 @@
     only axes before them. Shapes of tensors and views are made of constants and scalars.
  4. `acc` is read only by the outputs of a node with a reduction, and has the type that the reducer gives.
  5. A reducer fits its terms: `any` and `all` reduce bools, the others numbers; two terms only for sums of reals of order `chain`.
- 6. A load has one `i64` index a dimension, and perhaps a guard, a bool that is no constant. `whole` is an argument of an `apply`. Ops have operands as their rows say.
+ 6. A load has one `i64` index a dimension, and perhaps a guard, a bool that is no constant. `whole` is an argument of an `apply`. Ops
+    have operands as their rows say.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ does is not counted.
 
 Bytes. Each element of an input that is read, and each of an output that is written, counts once, however often it is: what a
 cache of unlimited size would read and write. Distinct elements are counted as iterations of the loops on which an index depends, never
-more than the buffer has. Loads at the same place but for a constant (stencils) are one and the rim. Outputs in which a kernel only works
-(`work`) are not counted, nor is reading what it wrote itself.
+more than the buffer has: no fewer than there are, and more where several iterations mean one element (`x[i // 2]`, a guard that does not
+hold). Loads at the same place but for a constant (stencils) are one and the rim. Outputs in which a kernel only works (`work`) are not
+counted, nor is reading what it wrote itself.
 
 An amount depends on the scalar parameters alone, so that it is code: `counting_kernel` adds the amounts of one call to five totals.
 """
@@ -26,7 +27,7 @@ from functools import reduce
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.amount import NOTHING, ONE, Amount, Loop, Writer, atom, least, number, of_expr, total
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, Expr, For, If, Kernel, Let, Load, Op, Space, Stmt, Store, Var, const, op
+from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Let, Load, Op, Space, Stmt, Store, Var, const, op
 from tlc.tensor.kernel.verify import subexpressions
 
 TOTALS = ("flops", "flops64", "integers", "read", "written")
@@ -144,7 +145,7 @@ class _Counter:
                 for e in s.indices:
                     self.expression(e, loops)
                 return self.expression(s.value, loops)
-            case _:
+            case Declare():
                 return NOTHING, NOTHING, NOTHING
 
     def conditional(self, s: If, loops: tuple[Loop, ...]) -> tuple[Amount, Amount, Amount]:
@@ -229,12 +230,16 @@ class _Counter:
 
 
 def _iterations(a: _Access) -> Amount:
-    """How often the loops run on which an access depends."""
+    """How often the loops run on which an access depends, by an index or by the ends of such a loop: `for i in b..b + 8` is elsewhere for
+    each b.
+    """
     amount = ONE
+    needs = set(a.needs)
     for k in reversed(range(len(a.loops))):
         loop = a.loops[k]
-        if loop.var in a.needs or amount.depends(loop.var):
+        if loop.var in needs:
             amount = total(amount, loop, a.loops[:k])
+            needs |= {o.var for o in a.loops[:k] if loop.start.depends(o.var) or loop.stop.depends(o.var)}
     return amount
 
 

@@ -239,7 +239,7 @@ class _Compiled:
             for i, extent, stride in zip(indices, memory.shape, memory.strides, strict=True):
                 if (where & ((i < 0) | (i >= extent))).any():
                     raise self.fail(f"guarded index {i} of `{e.buffer.name}` is out of range for {extent}")
-                at = at + i * stride
+                at = at + np.where(where, i, 0) * stride
             out = np.full(where.shape, zero)
             out[where] = memory.cells[at[where]]
             return out if out.ndim else out[()]

@@ -75,8 +75,8 @@ class Op:
 
 @dataclass(frozen=True)
 class Load:
-    """An element of a buffer. With a guard (a bool, for global buffers only), what lies there where it holds; where not, nothing is read and the
-    value is 0, and the indices may be out of range.
+    """An element of a buffer. With a guard (a bool, for global buffers only), what lies there where it holds; where not, nothing is read
+    and the value is 0, and the indices may be out of range.
     """
 
     buffer: Buffer

@@ -2,6 +2,7 @@
 
     ssa           the interpreter of SSA, on the module before lowering: the meaning
     kernel        the interpreter of kernels; and adverse (parallel loops from their end, rubbish in fresh memory)
+    plan          the interpreter of SSA after the memory plan, which is verified: buffers that are used again, results in the place of operands
     native 1, 3   machine code on one thread, and on three that claim single iterations
 
 Each module of `fuzz_kernels.py` is lowered for one or two targets (small caches, narrow and wide vectors) and run with several sizes. All ways
@@ -31,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from differential import Recorder
-from fuzz_kernels import Case, again, generate
+from fuzz_kernels import Case, again, generate, gradient
 
 from tlc.backends.llvm import jit
 from tlc.backends.llvm.kernel import print_kernel
@@ -40,22 +41,24 @@ from tlc.backends.runtime.native import Context
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
+from tlc.ssa.ir import Module
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
-from tlc.tensor import emit
+from tlc.tensor import emit, memory
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.interp import rubbish, run
 from tlc.tensor.kernel.ir import Buffer, Declare, For, Kernel, Kind, Var, statements
 from tlc.tensor.kernel.text import parse_kernels, print_kernels
 from tlc.tensor.lower import Tensors, lower
+from tlc.tensor.ownership import verify_ownership
 from tlc.tensor.schedule import Target
 
 Array = np.ndarray[Any, Any]
 
 TARGETS = (Target(16, 16, 64), Target(), Target(64, 32, 4 << 10), Target(32, 16, 256))
 THREADS = 3
-ROUNDS = 2  # sizes a module is run with
+ROUNDS = 2  # sizes a module is run with, at most; adverse only with the first
 PATIENCE = 30.0  # seconds for a module that is being made smaller
 PAGE = mmap.PAGESIZE
 SLOT = 64 * PAGE
@@ -232,20 +235,74 @@ def small_grain(grain: int) -> Iterator[None]:
 def compare(low: Lowered, machine: Machine, seed: int, seen: Counter[str]) -> None:
     """Run a case in every way, with several sizes; raises `Fault`."""
     case, random = low.case, Random(seed)
-    for round in range(ROUNDS if case.names else 1):
+    for first in (True, False)[: random.randint(1, ROUNDS)]:
         sizes = case.sizes(random)
-        arguments = case.arguments(sizes, seed + round)
+        arguments = case.arguments(sizes, seed + first)
         with faults_of("interpreter of SSA"):
             expected = Interpreter(case.module, Recorder()).call("f", arguments)
 
-        def launch(name: str, outputs: list[Any], inputs: list[Any]) -> None:
-            each_way(low.tensors.kernels[name], outputs, inputs, machine, random, seen, adverse=round == 0)
+        def launch(name: str, outputs: list[Any], inputs: list[Any], first: bool = first) -> None:
+            each_way(low.tensors.kernels[name], outputs, inputs, machine, random, seen, adverse=first)
 
         with faults_of("host"):
             found = Interpreter(low.tensors.module, Recorder(), launch).call("f", arguments)
-        for k, (a, b) in enumerate(zip(expected, found, strict=True)):
-            if not same(np.asarray(a), np.asarray(b)):
-                raise Fault("kernels differ from SSA", f"result {k}, sizes {sizes}, {low.target}, grain {low.grain}\nSSA\n{a}\nkernels\n{b}")
+        if case.primal is not None:
+            slopes(case.primal, arguments, expected, seen)
+        where = f"sizes {sizes}, {low.target}, grain {low.grain}"
+        all_same("kernels differ from SSA", expected, found, where)
+        if first:
+            with faults_of("plan"):
+                found = planned(low.tensors, arguments)
+            seen["plan"] += 1
+            all_same("the plan differs", expected, found, where)
+
+
+def slopes(module: Module, arguments: Sequence[Any], found: Sequence[Any], seen: Counter[str]) -> None:
+    """A gradient beside that of the unoptimized module, and beside differences along a direction where those are to be trusted."""
+    with faults_of("interpreter of the primal"):
+        plain = Interpreter(module, Recorder()).call("f", arguments)
+    if not all(np.isfinite(g).all() and np.abs(g).max(initial=0) < 1e6 for g in plain):
+        return
+    seen["gradients"] += 1
+    for k, (a, b) in enumerate(zip(plain, found, strict=True)):
+        size = np.abs(np.asarray(a)).max(initial=0) + 1
+        if np.shape(a) != np.shape(b) or not np.abs(np.asarray(a) - np.asarray(b)).max(initial=0) <= 1e-8 * size:
+            raise Fault("the gradient of optimized code differs", f"result {k}\n{a}\noptimized\n{b}")
+    random = np.random.default_rng(1)
+    wrt = [k for k, x in enumerate(arguments) if x.dtype == np.float64]
+    directions = {k: random.standard_normal(arguments[k].shape) for k in wrt}
+
+    def difference(step: float) -> float:
+        ends = []
+        for sign in (step, -step):
+            moved = [x + sign * directions[k] if k in directions else x for k, x in enumerate(arguments)]
+            ends.append(float(Interpreter(module, Recorder()).call("p", moved)[0]))
+        return (ends[0] - ends[1]) / (2 * step)
+
+    slope = sum(float((directions[k] * g).sum()) for k, g in zip(wrt, plain[1:], strict=True))
+    coarse, fine = difference(1e-5), difference(3e-6)
+    scale = abs(slope) + abs(float(plain[0])) + 1
+    if abs(coarse - fine) > 1e-6 * scale:
+        return  # not smooth here
+    seen["differences"] += 1
+    if abs(slope - fine) > 1e-4 * scale:
+        raise Fault("the gradient differs from differences", f"{slope} along a direction, differences {coarse}, {fine}")
+
+
+def planned(tensors: Tensors, arguments: Sequence[Any]) -> list[Any]:
+    """What the module gives after the memory plan."""
+    module = parse_module(print_module(tensors.module))
+    takes = memory.plan(module, tensors.kernels)
+    verify(module, "host")
+    verify_ownership(module, takes, tensors.kernels)
+    launch = lambda name, outputs, inputs: run(tensors.kernels[name], outputs, inputs)  # noqa: E731
+    return Interpreter(module, Recorder(), launch).call("f", arguments)
+
+
+def all_same(what: str, expected: Sequence[Any], found: Sequence[Any], where: str) -> None:
+    for k, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if not same(np.asarray(a), np.asarray(b)):
+            raise Fault(what, f"result {k}, {where}\nSSA\n{a}\nfound\n{b}")
 
 
 def each_way(
@@ -308,7 +365,9 @@ class Campaign:
         work: list[tuple[int, Lowered]] = []
         for seed in seeds:
             try:
-                work += [(seed, low) for low in lowered(generate(seed), seed)]
+                with faults_of("generator and optimizer"):
+                    case = case_of(seed)
+                work += [(seed, low) for low in lowered(case, seed)]
             except Fault as fault:
                 self.faults.append((seed, fault))
         self.lap("generate and lower", began)
@@ -334,6 +393,11 @@ class Campaign:
         self.seconds[what] += time.perf_counter() - began  # type: ignore[assignment]
 
 
+def case_of(seed: int) -> Case:
+    """Every fourth case is a gradient."""
+    return gradient(seed) if seed % 4 == 3 else generate(seed)
+
+
 def fails(case: Case, seed: int, machine: Machine) -> Fault | None:
     """How a case fails, if it does."""
     try:
@@ -349,13 +413,13 @@ def fails(case: Case, seed: int, machine: Machine) -> Fault | None:
 
 def smaller(seed: int, fault: Fault, machine: Machine, patience: float = PATIENCE) -> tuple[Case, Fault]:
     """A smaller case that fails in the same way: numbers are left out, or made 0 or half."""
-    best, found = generate(seed), fault
+    best, found = case_of(seed), fault
     until = time.perf_counter() + patience
 
     def attempt(choices: list[int]) -> bool:
         nonlocal best, found
         try:
-            case = again(choices)
+            case = again(choices, best.primal is not None)
         except Exception:
             return False
         if (len(case.choices), case.choices) >= (len(best.choices), best.choices):

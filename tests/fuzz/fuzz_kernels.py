@@ -22,12 +22,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tlc.driver.options import Options
+from tlc.driver.pipeline import optimized
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import INTS, Elem
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.ir import BOOL, I64, Module, Type, Value
+from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
+from tlc.tensor.derivative import differentiate
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -36,6 +40,9 @@ SIZES = (2, 1, 3, 0, 5, 7, 8, 15, 16, 17, 20, 33)
 CONSTANTS = (2, 1, 3, 4, 5, 7, 8, 9, 10, 12, 16, 17, 20, 33, 0)
 POINTS = 1200  # of one comprehension, at most
 ELEMENTARY = ("exp", "tanh", "log", "sin")  # few: their arithmetic is long
+MAIN = (Elem.F32, Elem.F32, Elem.F32, Elem.F64, Elem.I64, Elem.F16, Elem.BF16, Elem.I32, Elem.U8, Elem.I8, Elem.U32, Elem.BOOL)
+OTHERS = (Elem.F32, Elem.I64, Elem.F64, Elem.BOOL, Elem.I8, Elem.F16, Elem.BF16)
+F64 = Type(Elem.F64)
 WIDE = (Elem.F32, Elem.F64)
 
 
@@ -105,6 +112,7 @@ class Case:
     params: list[tuple[Elem, tuple[Extent, ...], Extent | None]]
     names: tuple[str, ...]
     points: list[tuple[Extent, ...]]
+    primal: Module | None = None  # of a gradient: what is differentiated, as function `p`, and its gradient `f` before optimization
 
     def sizes(self, random: Random) -> dict[str, int]:
         """Sizes for which no comprehension has too many points."""
@@ -121,12 +129,14 @@ class Case:
         out = []
         for elem, shape, into in self.params:
             dims = tuple(e.value(sizes) for e in shape)
-            out.append(numbers(random, elem, dims) if into is None else random.integers(0, into.value(sizes), dims).astype(DTYPES[elem]))
+            out.append(numbers(random, elem, dims, self.primal is not None) if into is None else random.integers(0, into.value(sizes), dims).astype(DTYPES[elem]))
         return out
 
 
-def numbers(random: np.random.Generator, elem: Elem, shape: tuple[int, ...]) -> Array:
-    """Numbers of every kind, as the interpreters hold them."""
+def numbers(random: np.random.Generator, elem: Elem, shape: tuple[int, ...], tame: bool = False) -> Array:
+    """Numbers of every kind, as the interpreters hold them; or `tame`, those of which differences are taken."""
+    if tame and elem.is_real:
+        return random.standard_normal(shape).astype(DTYPES[elem])
     if elem is Elem.BOOL:
         return random.integers(0, 2, shape).astype(np.bool_)
     if elem.is_real:
@@ -146,9 +156,55 @@ def generate(seed: int) -> Case:
     return _Generator(Choices(Random(seed))).run()
 
 
-def again(choices: Sequence[int]) -> Case:
+def again(choices: Sequence[int], gradient: bool = False) -> Case:
     """The case of given choices."""
-    return _Generator(Choices(given=choices)).run()
+    choice = Choices(given=choices)
+    return _gradient(choice) if gradient else _Generator(choice).run()
+
+
+def gradient(seed: int) -> Case:
+    """A case whose function is the gradient of a weighted sum of what another one gives, by all of its real parameters."""
+    return _gradient(Choices(Random(seed)))
+
+
+def _gradient(choices: Choices) -> Case:
+    generator = _Generator(choices)
+    generator.main, generator.others = (Elem.F64,), (Elem.F64, Elem.F64, Elem.I64, Elem.BOOL)
+    case = generator.run()
+    module = case.module
+    p = module.functions.pop("f")
+    p.name = "p"
+    module.add(p)
+    terminator = p.body.entry.terminator
+    results = [v for v in terminator.operands if v.type.elem.is_real]
+    b = Builder(p.body.entry, module)
+    total = b.const(0.0, F64)
+
+    def weighted(x: Value) -> Callable[..., Value]:
+        def term(t: Builder, *i: Value) -> Value:
+            weight = t.const(1.0, F64)
+            for k in i:
+                weight = t.op("add", weight, t.convert(t.op("mod", k, t.i64(3)), F64))
+            return t.op("mul", t.convert(t.index(x, *i), F64), weight)
+
+        return term
+
+    for x in results:
+        part = b.reduce("sum", b.dims(x), weighted(x), "lanes") if x.type.rank else b.convert(x, F64)
+        total = b.op("add", total, part)
+    b.ret(total)
+    p.results = (F64,)
+    wrt = tuple(k for k, (elem, _, _) in enumerate(case.params) if elem is Elem.F64)
+    f, g = new_function("f", [(f"x{k}", v.type) for k, v in enumerate(p.params)], (), module)
+    found = g.emit("grad", f.params, [F64, *(p.params[k].type for k in wrt)], {"callee": "p", "wrt": wrt, "value": True}).results
+    g.ret(*found)
+    f.results = tuple(v.type for v in found)
+    verify(module)
+    case.primal = parse_module(print_module(module))
+    differentiate(case.primal)
+    verify(case.primal)
+    case.module = next(value for name, _, value in optimized(module, Options(verify=True)) if name == "opt")
+    return case
 
 
 class _Generator:
@@ -161,14 +217,16 @@ class _Generator:
         self.known: list[Tensor] = []
         self.made: list[Tensor] = []
         self.points: list[tuple[Extent, ...]] = []
+        self.main: tuple[Elem, ...] = MAIN
+        self.others: tuple[Elem, ...] = OTHERS
 
     def run(self) -> Case:
         draw = self.draw
         count = 1 + draw.below(4)
         self.names = ("n", "m") if draw.chance(70) else ("n", "m", "p")
         self.extents = [Extent(((name, 1),)) for name in self.names] + [Extent((), draw.pick(CONSTANTS)) for _ in range(draw.below(3))]
-        main = draw.pick((Elem.F32, Elem.F32, Elem.F32, Elem.F64, Elem.I64, Elem.F16, Elem.BF16, Elem.I32, Elem.U8, Elem.I8, Elem.U32, Elem.BOOL))
-        self.elems = [main, main, draw.pick((Elem.F32, Elem.I64, Elem.F64, Elem.BOOL, Elem.I8, Elem.F16, Elem.BF16))]
+        main = draw.pick(self.main)
+        self.elems = [main, main, draw.pick(self.others)]
         names = [Extent(((name, 1),)) for name in self.names]
         self.params.append((main, tuple(names[:2]), None))
         if len(names) > 2:
@@ -193,6 +251,11 @@ class _Generator:
         f.results = tuple(v.type for v in kept)
         verify(self.module)
         return Case(draw.made, self.module, self.params, self.names, self.points)
+
+    @property
+    def wide(self) -> tuple[Elem, ...]:
+        """Types of what is accumulated."""
+        return WIDE if self.main is MAIN else self.main
 
     # ------------------------------------------------------------ extents and parameters
 
@@ -238,7 +301,7 @@ class _Generator:
     # ------------------------------------------------------------ statements
 
     def statement(self, b: Builder) -> None:
-        kinds = [self.map] * 9 + [self.reduction] * 16 + [self.rows] * 5 + [self.product] * 6 + [self.scatter] * 3 + [self.view] * 2 + [self.large]
+        kinds = [self.map] * 9 + [self.reduction] * 16 + [self.rows] * 5 + [self.product] * 6 + [self.scatter] * 3 + [self.view] * 2 + [self.windows] * 4 + [self.attention] * 2 + [self.large]
         self.draw.pick(kinds)(b)
 
     def keep(self, value: Value, shape: Sequence[Extent]) -> None:
@@ -300,7 +363,7 @@ class _Generator:
         op = draw.pick(("sum", "sum", "sum", "max", "min", "prod", "any", "all", "argmax", "argmin"))
         elem = Elem.BOOL if op in ("any", "all") else draw.pick(self.elems)
         if elem is Elem.BOOL and op not in ("any", "all"):
-            elem = Elem.F32
+            elem = self.wide[0]
         if op in ("sum", "prod") and elem in (Elem.F16, Elem.BF16):
             elem = Elem.F32  # narrow reals accumulate in f32
         order = draw.pick(("lanes", "chain", "chain", "strict")) if op in ("sum", "prod") and elem.is_real else "lanes"
@@ -323,7 +386,7 @@ class _Generator:
     def rows(self, b: Builder) -> None:
         """Chains over rows: softmax, layernorm, and what is like them."""
         draw = self.draw
-        elem = draw.pick(WIDE)
+        elem = draw.pick(self.wide)
         shape = self.output_shape(2, 3)
         rows, (width,) = shape[:-1], shape[-1:]
         ext = [self.extent(b, e) for e in rows]
@@ -371,11 +434,11 @@ class _Generator:
     def product(self, b: Builder) -> None:
         """C[h.., i, j] = sum[k] A[..] * B[..] with every order of the indices, plain, batched, by a vector, with a term of its own."""
         draw = self.draw
-        elem = draw.pick(WIDE)
+        elem = draw.pick(self.wide)
         letters = draw.pick(("ij", "ij", "ij", "hij", "i", "hgij"))
         size = {c: self.some_extent() for c in "hgijk"}
         if not self.small([size[c] for c in letters + "k"]):
-            size = {c: self.extents[0] for c in "hgijk"}
+            size = dict.fromkeys("hgijk", self.extents[0])
         batch = letters.replace("i", "").replace("j", "")
         left = self.shuffled(batch + "ik")
         right = self.shuffled((batch if draw.chance(70) else "") + ("jk" if "j" in letters else "k"))
@@ -400,11 +463,133 @@ class _Generator:
 
         self.keep(b.tabulate([self.extent(b, e) for e in shape], element), shape)
 
+    def windows(self, b: Builder) -> None:
+        """Convolutions and pooling: x[c, s i + d p - pad, ..] with strides, dilations, rims of zeros, in every layout."""
+        draw = self.draw
+        elem = draw.pick((*self.wide, self.wide[0], Elem.I32))
+        rank = 1 + draw.below(2)
+        batch = self.some_extent() if draw.chance(30) else None
+        outer = [self.some_extent() for _ in range(rank)]
+        window = [Extent((), 1 + draw.below(4)) for _ in range(rank)]
+        channels, filters = Extent((), 1 + draw.below(4)), Extent((), 1 + draw.below(9))
+        pooling = draw.chance(25)
+        if not self.small([*outer, *window, channels, filters, *([batch] if batch else [])]):
+            outer, batch = [self.extents[0]] * rank, None
+        strides = [draw.pick((1, 1, 1, 2, 3)) for _ in range(rank)]
+        dilations = [draw.pick((1, 1, 1, 2)) for _ in range(rank)]
+        pads = [draw.below(3) for _ in range(rank)] if draw.chance(60) else [0] * rank
+        size = [
+            Extent(tuple((n, s * c) for n, c in e.terms), max(s * e.plus + d * w.plus - draw.below(3) * pad, 1))
+            for e, w, s, d, pad in zip(outer, window, strides, dilations, pads, strict=True)
+        ]
+        letters = "yx"[:rank]
+        extents = {"c": channels, "o": filters, **dict(zip(letters, size, strict=True)), **({"b": batch} if batch else {})}
+        front = "b" if batch else ""
+        layout = front + draw.pick(("c" + letters, letters + "c"))
+        x = self.source(b, elem, [extents[k] for k in layout])
+        kernel = self.shuffled("oc" + letters)
+        places = dict(zip(letters, window, strict=True))
+        w = self.source(b, elem, [places.get(k) or extents[k] for k in kernel])
+        result = front + draw.pick(("o" + letters, letters + "o"))
+        made = dict(zip(letters, outer, strict=True))
+        shape = [made.get(k) or extents[k] for k in result]
+        self.points.append((*shape, channels, *window))
+
+        def element(t: Builder, *indices: Value) -> Value:
+            at = dict(zip(result, indices, strict=True))
+
+            def term(u: Builder, *inner: Value) -> Value:
+                p = dict(zip(letters, inner[-rank:], strict=True))
+                here = {"c": at["o"] if pooling else inner[0], "b": at.get("b")}
+                guards = []
+                for k, s, d, pad, e in zip(letters, strides, dilations, pads, size, strict=True):
+                    i = u.op("add", u.op("mul", at[k], u.i64(s)) if s > 1 else at[k], u.op("mul", p[k], u.i64(d)) if d > 1 else p[k])
+                    here[k] = u.op("sub", i, u.i64(pad)) if pad else i
+                    if pad:
+                        guards += [u.op("ge", here[k], u.i64(0)), u.op("lt", here[k], self.extent(u, e))]
+                places = [v for v in (here[k] for k in layout) if v is not None]
+                if guards:
+                    inside = guards[0]
+                    for g in guards[1:]:
+                        inside = u.op("and", inside, g)
+                    value = u.index_if(inside, x, *places)
+                else:
+                    value = u.index(x, *places)
+                if pooling:
+                    return value
+                return u.op("mul", value, u.index(w, *((p.get(k) or {"o": at["o"], "c": inner[0]}[k]) for k in kernel)))
+
+            inner = [*([] if pooling else [channels]), *window]
+            op = draw.pick(("max", "sum", "min")) if pooling else "sum"
+            return t.reduce(op, [self.extent(t, e) for e in inner], term, "lanes" if pooling or not elem.is_real else "chain")
+
+        if pooling:
+            extents["o"] = channels
+            shape = [made.get(k) or extents[k] for k in result]
+        self.keep(b.tabulate([self.extent(b, e) for e in shape], element), shape)
+
+    def attention(self, b: Builder) -> None:
+        """y = softmax(q @ k.T, with or without a mask) @ v, and what its derivative has: sums over the rows of the same matrix.
+
+        What a mask hides may be left out, so all numbers are finite.
+        """
+        draw = self.draw
+        elem = draw.pick(self.wide)
+        type = Type(elem)
+        heads = [self.some_extent()] if draw.chance(30) else []
+        n, m, d = self.some_extent(), self.some_extent(), Extent((), 1 + draw.below(5))
+        if draw.chance(50):
+            m = n
+        if not self.small([*heads, n, m, d]):
+            heads, n, m = [], self.extents[0], self.extents[0]
+        self.points.append((*heads, n, m, d))
+        large = b.const(1e3, type)
+        batch = [self.extent(b, e) for e in heads]
+        rows, columns, width = (self.extent(b, e) for e in (n, m, d))
+
+        def finite(shape: Sequence[Extent]) -> Value:
+            def body(t: Builder, *i: Value) -> Value:
+                x = self.load(t, elem, self.axes(i, shape))
+                return t.op("select", t.op("lt", t.op("abs", x), large), x, t.const(0.5, type))
+
+            return b.tabulate([self.extent(b, e) for e in shape], body)
+
+        q, k, v, w = finite([*heads, n, d]), finite([*heads, m, d]), finite([*heads, m, d]), finite([*heads, n, d])
+        mask, shift = draw.chance(60), draw.below(3) - 1
+
+        def dot(t: Builder, x: Value, at: Sequence[Value], y: Value, other: Sequence[Value], extent: Value, order: str = "ik,jk") -> Value:
+            def term(u: Builder, c: Value) -> Value:
+                first, second = order.split(",")
+                left = (*at, c) if first == "ik" else (*at[:-1], c, at[-1])
+                right = (*other, c) if second == "jk" else (*other[:-1], c, other[-1])
+                return u.op("mul", u.index(x, *left), u.index(y, *right))
+
+            return t.reduce("sum", [extent], term, "chain")
+
+        def score(t: Builder, *i: Value) -> Value:
+            s = t.op("mul", dot(t, q, i[:-1], k, (*i[:-2], i[-1]), width), t.const(0.5, type))
+            if not mask:
+                return s
+            return t.op("select", t.op("le", i[-1], t.op("add", i[-2], t.i64(shift))), s, t.const(float("-inf"), type))
+
+        row = lambda op, f: b.tabulate([*batch, rows], lambda t, *i: t.reduce(op, [columns], lambda u, j: f(u, i, j)))  # noqa: E731
+        whole = lambda f: b.tabulate([*batch, rows, columns], f)  # noqa: E731
+        s = whole(score)
+        top = row("max", lambda u, i, j: u.index(s, *i, j))
+        e = whole(lambda t, *i: t.op("exp", t.op("sub", t.index(s, *i), t.index(top, *i[:-1]))))
+        total = row("sum", lambda u, i, j: u.index(e, *i, j))
+        a = whole(lambda t, *i: t.op("div", t.index(e, *i), t.index(total, *i[:-1])))
+        y = b.tabulate([*batch, rows, width], lambda t, *i: dot(t, a, i[:-1], v, (*i[:-2], i[-1]), columns, "ik,kj"))
+        self.keep(y, [*heads, n, d])
+        if draw.chance(40):
+            z = b.tabulate([*batch, columns, width], lambda t, *i: dot(t, a, i[:-1], w, (*i[:-2], i[-1]), rows, "ki,kj"))
+            self.keep(z, [*heads, m, d])
+
     def large(self, b: Builder) -> None:
         """A product of known sizes that is large for a small cache, so that its operands are copied to panels."""
         draw = self.draw
         size = dict(zip("ijk", (draw.pick((64, 73, 96, 50)), draw.pick((64, 70, 65, 80)), 1 + draw.below(4)), strict=True))
-        elem = draw.pick(WIDE)
+        elem = draw.pick(self.wide)
         operands = [self.shuffled("ik"), self.shuffled("kj")]
         shapes = [[Extent((), size[c]) for c in letters] for letters in operands]
         x, y = (b.tabulate([b.i64(size[c]) for c in w], lambda t, *i, s=s: self.load(t, elem, self.axes(i, s))) for w, s in zip(operands, shapes, strict=True))

@@ -491,9 +491,12 @@ class Generator:
     def main_case(self, p: Function) -> str:
         """What `main` does for a program: give it arguments that are made of the numbers that it was given, and print what it gives."""
         args: list[str] = []
+        fills: list[str] = []
         for q in p.params:
             if q.dims:
-                args.append(array_name(q.elem, tuple("n" if isinstance(d, str) else d for d in q.dims)))
+                dims: Dims = tuple("n" if isinstance(d, str) else d for d in q.dims)
+                args.append(array_name(q.elem, dims))
+                fills.append(filled(q.elem, dims))
             elif q.elem == "bool":
                 args.append(self.rng.choice(("s > t", "s == t", "r < 0.5", "s % 2 == 0")))
             elif q.elem in REALS:
@@ -507,7 +510,8 @@ class Generator:
             places = ["[0]", "[2]"] if r.dims == (5,) else ["[0, 0]", "[2, 1]"] if r.dims == (3, 4) else ["[0]", "[n - 1]"]
             places = [""] if not r.dims else places if len(r.dims) == 1 or isinstance(r.dims[0], int) else ["[0, 2]", "[n - 1, 0]"]
             shown += [f"{{{r.name}{place}{spec}}}" for place in places]
-        return f"    let {self.names_of(results)} = {p.name}({', '.join(args)})\n    print(\"{' '.join(shown)}\")\n"
+        fill = "".join(f"    {line}\n" for line in dict.fromkeys(fills))
+        return f"{fill}    let {self.names_of(results)} = {p.name}({', '.join(args)})\n    print(\"{' '.join(shown)}\")\n"
 
 
 def fits(dims: Dims, wanted: Dims) -> bool:
@@ -520,22 +524,21 @@ def array_name(elem: str, dims: Dims) -> str:
 
 
 def arrays() -> list[str]:
-    """Every array of `ARRAYS`, filled with numbers made of `s` and `r`. The same in every batch, so the kernels are."""
+    """Every array of `ARRAYS`. The same in every batch, so the kernels are."""
     out = ["let n = 1 + t % 6"]
     for elem, dims in ARRAYS:
-        name = array_name(elem, dims)
         item = "false" if elem == "bool" else f"0{'.0' if elem in REALS else ''}{elem}"
-        out.append(f"var {name} = full({item}, {', '.join(map(str, dims))})")
-    for shape in dict.fromkeys(dims for _, dims in ARRAYS):
-        indices = ("i", "j")[: len(shape)]
-        out.append(" ".join(f"for {i} in 0..{d} {{" for i, d in zip(indices, shape, strict=True)))
-        k = "i" if len(shape) == 1 else "(i * 4 + j)"
-        for elem, dims in ARRAYS:
-            if dims == shape:
-                value = f"s % ({k} + 2) == 0" if elem == "bool" else f"{elem}(r * f64({k} - 1))" if elem in REALS else f"{elem}(s * {k} + t)"
-                out.append(f"  {array_name(elem, dims)}[{', '.join(indices)}] = {value}")
-        out.append("}" * len(shape))
+        out.append(f"var {array_name(elem, dims)} = full({item}, {', '.join(map(str, dims))})")
     return out
+
+
+def filled(elem: str, dims: Dims) -> str:
+    """A line that fills an array with numbers made of `s`, `t` and `r`."""
+    indices = ("i", "j")[: len(dims)]
+    heads = " ".join(f"for {i} in 0..{d} {{" for i, d in zip(indices, dims, strict=True))
+    k = "i" if len(dims) == 1 else "(i * 4 + j)"
+    value = f"s % ({k} + 2) == 0" if elem == "bool" else f"{elem}(r * f64({k} - 1))" if elem in REALS else f"{elem}(s * {k} + t)"
+    return f"{heads} {array_name(elem, dims)}[{', '.join(indices)}] = {value} {'}' * len(dims)}"
 
 
 def generate(seed: int, programs: int = PROGRAMS) -> Batch:

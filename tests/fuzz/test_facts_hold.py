@@ -6,6 +6,7 @@ The interpreter runs the program, optimized as far as SSA goes, and holds every 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from typing import Any
@@ -117,10 +118,8 @@ class Answers:
 
 def watch(module: Module, runs: list[list[float]]) -> None:
     for answers in runs:
-        try:
+        with contextlib.suppress(Stop):  # where programs stop is another test's
             Watched(module, Answers(answers)).call("main", [])
-        except Stop:
-            pass  # where programs stop is another test's
 
 
 @pytest.mark.parametrize("seed", range(COUNT))

@@ -15,8 +15,8 @@ from fuzz_scalars import generate
 from tlc.driver.pipeline import front, hosts
 from tlc.frontend.source import Source
 
-BATCH = 10
-COUNT = int(os.environ.get("TLC_FUZZ_SCALARS", "60"))
+BATCH = 20
+COUNT = int(os.environ.get("TLC_FUZZ_SCALARS", "40"))
 
 OURS = [way for way in (*WAYS, FEW) if way[0] in hosts()]
 

@@ -93,6 +93,14 @@ def test_mnist_learns_on_the_sample(tmp_path: Path) -> None:
     assert last and float(last[3]) > 91.0
 
 
+def test_convolutions_learn_on_the_sample(tmp_path: Path) -> None:
+    done = tlc("programs/mnist_cnn.tl", "--epochs", "2", TLC_DATA="", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    accuracies = re.findall(r"test accuracy (\d+\.\d\d)%", done.stdout)
+    assert len(accuracies) == 2
+    assert float(accuracies[-1]) > 90.0
+
+
 def test_flags_of_a_program() -> None:
     done = tlc("programs/mnist_mlp.tl", "--help")
     assert done.returncode == 0

@@ -34,7 +34,7 @@ class World(Recorder):
 Outcome = tuple[list[str], str]  # lines printed, and the message of a stop
 
 OWN = [Options(host="x86", verify=True), Options(host="x86", registers="few", verify=True)] if "x86" in hosts() else []
-LLVM = Options()
+LLVM = Options(host="llvm")
 HOW = [*OWN, LLVM]
 
 

@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tlc.backends import cpu
 from tlc.backends.llvm import jit
 from tlc.driver import cache, cli, pipeline
 from tlc.driver.cache import Cache
@@ -139,6 +141,7 @@ def test_what_a_program_is_made_from_counts(
     runs("n 3: 6\n", True, str(hello))
     runs("n 3: 6\n", False, str(hello))
     monkeypatch.setattr(jit, "machine_name", lambda: "another one")
+    monkeypatch.setattr(cpu, "name", lambda: "another one")
     runs("n 3: 6\n", True, str(hello))
 
 
@@ -157,12 +160,47 @@ def test_help_and_wrong_flags_after_a_run(work: Work, hello: Path, capsys: pytes
 
 
 def test_equal_machine_code_is_made_once(work: Work, hello: Path) -> None:
-    """A comment changes the program and not its LLVM text."""
+    """A comment changes the program and not the LLVM text of its kernels."""
+    program = "fn main(n: i64 = 5) {\n  print(for[i < n] 2 * i)\n}\n"
+    hello.write_text(program)
     assert cli.main([str(hello)]) == 0
     assert work.take()[1] > 0
-    hello.write_text(HELLO + "# the end\n")
+    hello.write_text(program + "# the end\n")
     assert cli.main([str(hello)]) == 0
     assert work.take() == (1, 0)
+
+
+BATCHES = """use data
+
+fn layer(x: f32[n, 8], w: f32[8, 4]) -> f32[n, 4] = relu(x @ w)
+
+fn main() {
+  let text = data.text("FILE")
+  let n = text.shape[0] // 8
+  let w = for[i < 8, j < 4] f32(i - j)
+  for size in 1..n + 1 {
+    let x = for[i < size, j < 8] f32(text[i * 8 + j])
+    print("{size}: {sum(layer(x, w))}")
+  }
+}
+"""
+
+
+def test_another_size_at_run_time_compiles_nothing(work: Work, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file read says how large the batches are: every size, in one run and in the next, goes through the same machine code."""
+    path, file = tmp_path / "batches.tl", tmp_path / "text"
+    path.write_text(BATCHES.replace("FILE", str(file)))
+    w = np.arange(8)[:, None] - np.arange(4)
+    compiled = []
+    for size in (3, 5, 1, 21, 0):
+        data = np.random.default_rng(size).integers(32, 127, (size, 8))
+        file.write_bytes(data.astype(np.uint8).tobytes())
+        assert cli.main([str(path)]) == 0
+        totals = [np.maximum(data[:n] @ w, 0).sum() for n in range(1, size + 1)]  # small enough to be exact in f32
+        assert capsys.readouterr().out == "".join(f"{n}: {float(total)}\n" for n, total in enumerate(totals, 1))
+        compiled.append(work.take())
+    assert compiled[0] > (0, 0)
+    assert compiled[1:] == [(0, 0)] * 4
 
 
 def test_the_compiler_is_named_by_all_of_its_files() -> None:
@@ -279,6 +317,65 @@ def test_a_crash_in_the_middle_of_a_write(work: Work, hello: Path, tmp_path: Pat
     hello.write_text(HELLO + "\n")
     assert cli.main([str(hello)]) == 0
     assert not left.exists()
+
+
+KILLED = """
+import os, signal, sys
+from tlc.driver import cli
+
+left = [int(sys.argv[1])]
+
+def dies(f):
+    def call(*args):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return f(*args)
+    return call
+
+class Slow:  # writes in two halves
+    def __init__(self, file):
+        self.file = file
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        self.file.close()
+    def write(self, data):
+        self.file.write(data[: len(data) // 2])
+        self.file.flush()
+        half()
+        self.file.write(data[len(data) // 2 :])
+
+open_file, half = os.fdopen, dies(lambda: None)
+os.fdopen = lambda handle, mode: Slow(open_file(handle, mode))
+os.replace = dies(os.replace)
+cli.main(sys.argv[2:])
+"""
+
+
+def test_killed_at_every_moment_of_every_write(hello: Path, tmp_path: Path) -> None:
+    """Between the halves of a file's content and before its renaming, for each file in turn, while another run goes on. Whoever comes later finds
+    whole files or none.
+    """
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    other = hello.with_name("beside.tl")
+    other.write_text(HELLO)
+    beside = subprocess.Popen([sys.executable, "-m", "tlc", str(other)], env=environment, stdout=subprocess.PIPE, text=True)
+    moments = 0
+    while True:
+        moments += 1
+        hello.write_text(HELLO + "\n" * moments)  # another program, so that it is kept anew
+        command = [sys.executable, "-c", KILLED, str(moments), str(hello)]
+        status = subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+        kept = [path for path in (tmp_path / "cache").rglob("*.*") if path.is_file() and not path.name.startswith(disk_cache.TEMPORARY)]
+        assert all(disk_cache.read(path) is not None for path in kept)
+        if status == 0:
+            break
+        assert status == -9
+    assert moments > 2
+    assert beside.communicate()[0] == "n 3: 6\n"
+    again = subprocess.run([sys.executable, "-m", "tlc", str(hello)], env=environment, capture_output=True, text=True, check=True)
+    assert (again.stdout, again.stderr) == ("n 3: 6\n", "")
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

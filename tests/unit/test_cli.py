@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,18 @@ def test_a_machine_that_own_code_does_not_know(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(cpu.platform, "machine", lambda: "aarch64")
     assert run("--host", "x86", "x.tl") == 2
     assert "this machine is aarch64 on Linux" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("value", "status", "said"), [("x86", 0, ""), ("llvm", 0, ""), ("arm", 2, "needs one of llvm, x86, found `arm`")])
+def test_the_environment_gives_the_default_host(value: str, status: int, said: str, tmp_path: Path) -> None:
+    if value == "x86" and cpu.missing_for_own_code():
+        pytest.skip("own code does not run on this machine")
+    (tmp_path / "x.tl").write_text('print("{3 * 14}")\n')
+    environment = {**os.environ, "TLC_HOST": value, "XDG_CACHE_HOME": str(tmp_path)}
+    text = "import sys; from tlc.driver import cli; s = cli.main(['x.tl']); print('llvmlite.binding' in sys.modules); sys.exit(s)"
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stderr) == (status, True)
+    assert done.stdout == {"x86": "42\nFalse\n", "llvm": "42\nTrue\n", "arm": "False\n"}[value]
 
 
 def test_a_program_that_is_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

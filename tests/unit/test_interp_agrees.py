@@ -36,6 +36,7 @@ CASES: dict[str, tuple[bool, dict[str, bool | int | float | str]]] = {
     "levenshtein":       (EXACT,   {"n": 12, "m": 10}),
     "linear_regression": (ROUNDED, {"points": 50, "steps": 60}),
     "mandelbrot":        (EXACT,   {"width": 30, "height": 11, "limit": 60}),
+    "mnist_cnn":         (ROUNDED, {"epochs": 1, "batch": 24}),
     "mnist_mlp":         (ROUNDED, {"epochs": 2, "batch": 16}),
     "nbody":             (ROUNDED, {"steps": 30}),
     "pca":               (ROUNDED, {"examples": 50, "steps": 20}),

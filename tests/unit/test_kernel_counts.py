@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import Counter
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from differential import Recorder
 
 from tlc.driver import pipeline
 from tlc.driver.options import Options
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Source
 from tlc.frontend.types import Elem
+from tlc.ssa.interp import Interpreter
 from tlc.tensor.kernel.amount import Loop, atom, number, total
+from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.counts import _WEIGHTS, TOTALS, Counts, counting_kernel, counts
 from tlc.tensor.kernel.interp import run
 from tlc.tensor.kernel.ir import Buffer, Const, Expr, For, If, Kernel, Let, Load, Op, Space, Stmt, Store, Var
-from tlc.tensor.kernel.text import parse_kernel
+from tlc.tensor.kernel.text import parse_kernel, print_kernel
 from tlc.tensor.kernel.verify import verify
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fuzz"))
+from compare_kernels import Lowered, lowered
+from fuzz_kernels import generate
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 
@@ -191,7 +202,7 @@ def test_sums_over_loops_have_closed_forms() -> None:
 class Every:
     """Runs the loops of a kernel on indices alone and counts what happens."""
 
-    def __init__(self, scalars: dict[str, int]) -> None:
+    def __init__(self, scalars: Mapping[str, int | None]) -> None:
         self.flops: Counter[bool] = Counter()  # on f64 or not
         self.touched: set[tuple[bool, str, tuple[int, ...]]] = set()
         self.env: dict[str, Any] = dict(scalars)
@@ -243,7 +254,7 @@ class Every:
                     self.flops[e.elem is Elem.F64] += _WEIGHTS[e.op][0]
                 for a in e.args:
                     self.ops(a, seen)
-            case Load():
+            case Load() if e.guard is None or self.index(e.guard):
                 self.touch(False, e.buffer, e.indices)
             case _:
                 pass
@@ -266,17 +277,19 @@ SOURCES = {
 }
 
 
-def kernels_of(source: Source) -> dict[str, Kernel]:
-    """Kernels whose sizes are not known."""
-    stages = pipeline.middle(pipeline.front(source), Options())
+def kernels_of(source: Source, **sizes: int) -> dict[str, Kernel]:
+    """Kernels whose sizes are not known, or these."""
+    stages = pipeline.middle(pipeline.front(source), Options(flags=sizes or None))
     kernels: dict[str, Kernel] = next(value for name, _, value in stages if name == "kernels").kernels
     return kernels
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("size", [1, 5, 40])
 @pytest.mark.parametrize("name", SOURCES)
-def test_formulas_agree_with_counting(name: str, size: int) -> None:
-    for kernel in kernels_of(Source(f"{name}.tl", SOURCES[name])).values():
+def test_formulas_agree_with_counting(name: str, size: int, known: bool) -> None:
+    flags = re.findall(r"(\w+): i64", SOURCES[name]) if known else []
+    for kernel in kernels_of(Source(f"{name}.tl", SOURCES[name]), **dict.fromkeys(flags, size)).values():
         scalars = {p.name: size for p in kernel.inputs if isinstance(p, Var)}
         found = evaluated(kernel, counts(kernel), scalars)
         every = Every(scalars)
@@ -291,6 +304,54 @@ def test_formulas_agree_with_counting(name: str, size: int) -> None:
             assert least <= found[total_name] <= most, (text, total_name)
             if name != "moving":  # there two loops give one index: as many as the array has
                 assert found[total_name] == least, (text, total_name)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_kernels_are_never_counted_short(seed: int) -> None:
+    """Operations are exact; elements are at least those that are accessed, at most those there are."""
+    case = generate(seed)
+    sizes = case.sizes(Random(seed))
+    for low in lowered(case, seed):
+
+        def launch(name: str, outputs: list[Any], inputs: list[Any], low: Lowered = low) -> None:
+            kernel = low.tensors.kernels[name]
+            run(kernel, outputs, inputs)
+            if not applied(kernel):
+                compare(kernel, outputs, inputs)
+
+        Interpreter(low.tensors.module, Recorder(), launch).call("f", case.arguments(sizes, seed))
+
+
+def compare(kernel: Kernel, outputs: list[Any], inputs: list[Any]) -> None:
+    pairs = list(zip(kernel.inputs, inputs, strict=True))
+    totals = np.zeros(len(TOTALS), np.int64)
+    run(counting_kernel(kernel, counts(kernel), "counting"), [totals], [v for p, v in pairs if isinstance(p, Var)])
+    found = dict(zip(TOTALS, map(int, totals), strict=True))
+    every = Every({p.name: int(v) if p.elem is Elem.I64 else None for p, v in pairs if isinstance(p, Var)})
+    every.body(kernel.body)
+    text = print_kernel(kernel)
+    assert (found["flops"], found["flops64"]) == (every.flops[False], every.flops[True]), text
+    arrays = {False: pairs, True: list(zip(kernel.outputs, outputs, strict=True))}
+    for stores, name in ((False, "read"), (True, "written")):
+        sizes = {p.name: p.elem.bytes for p, _ in arrays[stores] if isinstance(p, Buffer)}
+        least = sum(sizes[b] for s, b, _ in every.touched if s == stores and b in sizes)
+        most = sum(np.asarray(v).size * p.elem.bytes for p, v in arrays[stores] if isinstance(p, Buffer))
+        assert least <= found[name] <= most, text
+
+
+def test_blocks_of_rows_are_different_rows() -> None:
+    """The rows of a block begin where the block does, and each block has as many."""
+    text = """
+    kernel blocks(y: out f32[64, 8], x: f32[64, 8]) {
+      for b in 0..64 by 16 {
+        for j in 0..8 {
+          for i in b..b + 16 {
+            y[i, j] = x[i, j] * 2.0f32
+          }
+        }
+      }
+    }"""
+    assert count(text) == {"flops": 512, "flops64": 0, "integers": 0, "read": 2048, "written": 2048}
 
 
 def test_kernels_of_a_program_are_counted_whole() -> None:

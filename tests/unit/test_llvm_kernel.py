@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import partial
 from typing import Any
 
@@ -187,6 +188,18 @@ kernel strides(y: out f32[n, m], x: f32[m, n], s: f32[n], n: i64, m: i64) {
   }
 }"""
     compare(text, [(3, 11)], [reals(8, 11, 3), reals(9, 3), 3, 11])
+
+
+def test_loads_from_the_end_read_nothing_before_the_start() -> None:
+    """Lanes that are not active lie below the active ones: their memory may not be there."""
+    text = """
+kernel turned(y: out f32[20], x: f32[20]) {
+  vector<32> l in 0..20 { y[l] = x[19 - l] }
+}"""
+    compare(text, [(20,)], [reals(21, 20)])
+    printed = print_kernel(parse_kernel(text))
+    (mask,) = re.findall(r"masked\.load.*?<32 x i1> <(.*?)>", printed)
+    assert mask.split(", ") == ["i1 false"] * 12 + ["i1 true"] * 20
 
 
 def test_what_cannot_be_a_vector_runs_in_order() -> None:

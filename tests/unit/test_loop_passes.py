@@ -175,7 +175,8 @@ fn main(n: i64 = 30, m: i64 = 4) {
   for i in progress(1..n, "adding") { x[i] += x[i - 1] }
   for i in n - 1..-1 by -1 { x[i] -= 1 }
   for i in n - 2..0 by -2 { x[i] += x[i + 1] }
-  for i in 0..n - m by 3 { if m >= 0 { x[i + m] += x[i] } }
+  assert m >= 0 and m < n, "a distance"
+  for i in 0..n - m by 3 { x[i + m] += x[i] }
   for i in 0..n // 2 { (x[i], x[n - 1 - i]) = (x[n - 1 - i], x[2 * i + 1]) }
   for v in x { assert v > -1_000_000, "{v}" }
   var bits = for[b < 64] 0

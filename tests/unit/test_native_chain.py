@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from native_run import World
 from ssa_random import F32, F64, modules
 
+from tlc.backends.cpu import vectors
 from tlc.backends.llvm.host import emit
 from tlc.backends.llvm.jit import build
-from tlc.backends.cpu import vectors
 from tlc.backends.runtime.native import Native
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.interp import Interpreter

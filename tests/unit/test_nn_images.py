@@ -56,6 +56,8 @@ CASES = [(1, 0, 1), (1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1), (2, 4, 3)]
 def program(stride: int, padding: int, dilation: int) -> str:
     return f"""
 use nn
+fn flat(x: f64[a, b, c]) -> f64[a * b * c] = reshape(x, a * b * c)
+fn flat4(x: f64[a, b, c, d]) -> f64[a * b * c * d] = reshape(x, a * b * c * d)
 fn loss(x: f64[C, h, w], k: f64[O, C, n, m]) -> f64 {{
   let y = nn.convolve2d(x, k, {stride}, {padding}, {dilation})
   0.5 * sum(y * y)
@@ -65,14 +67,11 @@ fn main() {{
   let k = {GRID4.format(3, 2, 3, 2)}
   let y = nn.convolve2d(x, k, {stride}, {padding}, {dilation})
   print(y.shape)
-  for v in reshape(y, -1) {{ print("{{v:.9f}}") }}
-  let (dx, dk) = grad(loss)(x, k)
-  for v in reshape(dx, -1) {{ print("{{v:.9f}}") }}
-  for v in reshape(dk, -1) {{ print("{{v:.9f}}") }}
+  for v in flat(y) {{ print("{{v:.9f}}") }}
+  let (dx, dk) = grad(loss)(x, k, wrt = (x, k))
+  for v in flat(dx) {{ print("{{v:.9f}}") }}
+  for v in flat4(dk) {{ print("{{v:.9f}}") }}
 }}
-""".replace("reshape(y, -1)", "flat(y)").replace("reshape(dx, -1)", "flat(dx)").replace("reshape(dk, -1)", "flat4(dk)") + """
-fn flat(x: f64[a, b, c]) -> f64[a * b * c] = reshape(x, a * b * c)
-fn flat4(x: f64[a, b, c, d]) -> f64[a * b * c * d] = reshape(x, a * b * c * d)
 """
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +14,14 @@ from xml.etree import ElementTree
 import pytest
 
 from tlc.backends.context import SERVICES
-from tlc.backends.timing import FIRST_KERNEL, FIRST_SERVICE, KERNEL_WORDS, WALL, Table
+from tlc.backends.timing import FIRST_KERNEL, FIRST_SERVICE, KERNEL_WORDS, PROCESSOR, WALL, Table
 from tlc.driver import cli, pipeline, profile_command, roofline, whole_file
 from tlc.driver.flags import UsageError
 from tlc.driver.profile import Command, Place, Profile, Timed, summary, to_json
 from tlc.driver.profile_page import page
 from tlc.driver.profile_table import amount_text, lines_text, table, time_text
 from tlc.driver.roofline import Level, Machine
+from tlc.tensor.kernel.counts import counts
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 
@@ -114,6 +118,23 @@ def test_a_program_that_stops_says_what_was_measured(quick: None, tmp_path: Path
     assert sum(k["calls"] for k in found["kernels"]) >= 1
 
 
+def test_ctrl_c_ends_the_run_with_its_profile(tmp_path: Path) -> None:
+    program = tmp_path / "endless.tl"
+    program.write_text(
+        "fn main(n: i64 = 1000) {\n  var x = for[i < n] f32(i)\n  print(sum(x))\n  while x[0] < 1.0 {\n"
+        "    x = for[i < n] x[n - 1 - i] * 0.5\n    x[0] = 0.0\n  }\n}\n"
+    )
+    command = [sys.executable, "-u", "-m", "tlc", "--threads", "1", "profile", str(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline() == "499500.0\n"
+        running.send_signal(signal.SIGINT)
+        out, err = running.stdout.read(), running.stderr.read()
+        assert running.wait() == 130
+    assert "stopped: by Ctrl-C" in out and "map_" in out
+    assert err.endswith("error: stopped by Ctrl-C\n")
+
+
 def test_a_program_without_kernels(quick: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "scalars.tl"
     program.write_text("fn main() {\n  print(1 + 1)\n}\n")
@@ -163,7 +184,7 @@ def known(stopped: str = "") -> Profile:
         Timed("never", (), True),
     ]
     figures = Table(len(kernels))
-    figures.words[WALL] = 1_000_000
+    figures.words[WALL], figures.words[PROCESSOR] = 1_000_000, 850_000
     rows = [
         (10, 400_010, 20_000_000, 0, 0, 100_000, 50_000),
         (10, 200_010, 0, 0, 0, 12_000_000, 12_000_000),
@@ -225,7 +246,7 @@ all                     1.00 ms  100.0%"""
 
 NARROW = """\
 kernel              time   share  bound     lines
-product        400.0 us   40.0%  compute   mlp.tl:7 n.."""
+product         400.0 us   40.0%  compute   mlp.tl:7 n.."""
 
 
 def test_the_table() -> None:
@@ -233,6 +254,23 @@ def test_the_table() -> None:
     assert table(known(), 56).splitlines()[3:5] == NARROW.splitlines()
     assert all(len(line) <= 80 for line in table(known(), 80).splitlines()[3:])
     assert "stopped: index out of range" in table(known("index out of range"), 120)
+
+
+def test_small_kernels_come_together() -> None:
+    p = known()
+    tiny = replace(p.kernels[2], seconds=1e-7, share=1e-4)
+    many = replace(p, kernels=(*p.kernels[:2], *[tiny] * 10))
+    rows = [line.split("  ")[0] for line in table(many, 120).splitlines()[4:]]
+    assert rows == ["product", "copy", *["short"] * 6, "4 more", "host code", "service: print", "timing", "all"]
+
+
+def test_a_run_that_was_disturbed_says_so() -> None:
+    p = known()
+    assert p.disturbance == ""  # 0.85 ms of work, 0.1 ms of printing: the rest is less than a tenth
+    late = replace(p, processor_seconds=0.45e-3)
+    assert late.disturbance == "disturbed: other processes had the program's processor for at least 50% of its work"
+    assert table(late, 120).splitlines()[2] == late.disturbance
+    assert late.disturbance.capitalize() in "".join(check_page(page(late)).itertext())
 
 
 def test_numbers_for_people() -> None:
@@ -347,3 +385,19 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 def test_flags_are_its_own() -> None:
     assert [f.name for f in profile_command.FLAGS] == ["json", "html"]
+
+
+def test_copies_that_a_product_makes_are_not_counted() -> None:
+    """A large product copies its operands into panels, which nobody reads after it."""
+    from tlc.backends.llvm.host import unread
+    from tlc.driver.options import Options
+    from tlc.frontend.source import Source
+
+    program = pipeline.front(Source("p.tl", PRODUCT))
+    options = Options(flags={"m": 1024, "n": 1024, "d": 1024, "times": 1})
+    tensors = next(value for name, _, value in pipeline.middle(program, options) if name == "memory")
+    (name,) = [n for n in tensors.kernels if n.startswith("product")]
+    kernel, work = tensors.kernels[name], unread(tensors.module)[name]
+    assert 0 not in work and len(work) == len(kernel.outputs) - 1 >= 1
+    counted = counts(kernel, work)
+    assert [a.value for a in (counted.flops, counted.read, counted.written)] == [2 * 1024**3, 8 * 1024**2, 4 * 1024**2]

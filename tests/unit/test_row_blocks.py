@@ -170,6 +170,42 @@ def test_values_and_gradients(mask: str, size: tuple[int, int]) -> None:
     assert float(printed[-1]) == pytest.approx(float(np.sum(columns[3] * expected[0])), rel=1e-4, abs=1e-4)
 
 
+BRANCH = """
+fn attention(q: f32[t, d], k: f32[t, d], v: f32[t, d]) -> f32[t, d] {
+  let score = for[i, j] if j <= i { sum[c] q[i, c] * k[j, c] / sqrt(f32(d)) } else { -inf }
+  softmax(score) @ v
+}
+fn loss(q: f32[b, h, t, d], k: f32[b, h, t, d], v: f32[b, h, t, d], g: f32[b, h, t, d]) -> f32 = sum(g * attention(q, k, v))
+fn wave(n: i64, T: i64, D: i64) -> f32[1, 2, T, D] = for[b < 1, h < 2, i < T, c < D] sin(f32((h * T + i) * D + c) * f32(n))
+fn main(T: i64 = 72, D: i64 = 8, rounds: i64 = 1) {
+  for r in 0..rounds {
+    let (q, k, v, g) = (wave(3, T + r, D), wave(5, T + r, D), wave(7, T + r, D), wave(11, T + r, D))
+    let (l, (dq, dk, dv)) = value_and_grad(loss)(q, k, v, g, wrt = (q, k, v))
+    print("{l:.9} {sum(dq * dq):.9} {sum(dk * dk):.9} {sum(dv * dv):.9} {dq[0, 1, 3, 2]:.9} {dk[0, 0, 5, 7]:.9} {dv[0, 1, 9, 0]:.9}")
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_mask_that_is_a_branch_around_a_scaled_sum(rounds: int) -> None:
+    """As the language writes attention, with a batch of one; with two rounds the length is not known."""
+    program = pipeline.front(Source("test.tl", BRANCH))
+    options = Options(verify=True, flags={"T": 72, "D": 8, "rounds": rounds})
+    tensors = next(value for name, _, value in pipeline.middle(program, options) if name == "kernels")
+    assert len(blocks(tensors)) == 2 and not any(name.startswith(("product", "rows")) for name in tensors.kernels)
+    printed = []
+    for flash, threads in ((True, 1), (True, 3), (False, 1)):
+        services = Recorder()
+        Native(pipeline.build(program, replace(options, flash=flash), {}), services, threads=threads).run()
+        printed.append(services.lines)
+    assert printed[0] == printed[1] == printed[2]
+    expected = Recorder()
+    pipeline.interpret(program, options, expected)
+    for found, right in zip(" ".join(printed[0]).split(), " ".join(expected.lines).split(), strict=True):
+        assert float(found) == pytest.approx(float(right), rel=2e-4, abs=2e-5)
+
+
 def bytes_of_kernels(size: int, flash: bool) -> int:
     """The bytes of everything that kernels write, buffers of the work included."""
     program = pipeline.front(Source("test.tl", PROGRAM.replace("MASK", MASKS["causal"])))

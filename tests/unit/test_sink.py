@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from whole_program import both
 
@@ -104,3 +106,26 @@ def test_a_side_that_is_not_taken_has_no_part_in_the_gradient() -> None:
     """An infinity that the path taken does not read makes no NaN: x / 2 + x / 2, x, log x, and [x, 2 sqrt x, 2 sqrt x]."""
     for level in (0, 2):
         assert both(PROGRAM, level=level) == ["1.0 1.0 0.25 [1.  1.  0.5]"]
+
+
+SEVERAL = """
+fn f(x: f64, c: bool, d: bool) -> f64 {
+  let u = log(x)
+  var y = x
+  if c { y = u * x }
+  if d { y = y + u * u }
+  y
+}
+fn main() {
+  print(grad(f)(0.0f64, false, false), grad(f)(2.0f64, true, false), grad(f)(2.0f64, false, true))
+}
+"""
+
+
+def test_a_value_that_some_paths_read() -> None:
+    """It cannot move to one side; on a path that does not read it, its adjoint is zero: x has the slope 1, x log x that of log x + 1, and
+    x + log(x)^2 that of 1 + 2 log(x) / x.
+    """
+    log2 = math.log(2.0)
+    for level in (0, 2):
+        assert both(SEVERAL, level=level) == [f"1.0 {log2 + 1.0} {1.0 + log2}"]

@@ -1,0 +1,67 @@
+"""Programs print the same with one thread and with three that claim the smallest pieces there are: results do not depend on who computes what.
+
+Every parallel loop is cut into single iterations here, so that threads run even where there is little to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tlc.backends.llvm import pool
+from tlc.backends.runtime.native import Native
+from tlc.driver import cli
+from tlc.tensor import emit
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Flags that keep them short; the two that train on the digits do so on the sample that comes with the project.
+FLAGS = {
+    "fannkuch": "--n 7", "game_of_life": "--generations 20 --soup 0.3", "heat": "--size 33 --steps 40", "kmeans": "--points 200 --steps 5",
+    "layer": "", "levenshtein": "--n 60 --m 50", "linear_regression": "--points 64 --steps 30", "mandelbrot": "--width 30 --height 11",
+    "mnist_cnn": "--epochs 1", "mnist_mlp": "--epochs 1", "nbody": "--steps 100", "pca": "--examples 100 --steps 10",
+    "quicksort": "--n 2000", "sieve": "--n 1000", "spectral_norm": "--n 40", "spiral": "--points 40 --steps 12",
+}  # fmt: skip
+SERIAL = {"fannkuch", "levenshtein", "mandelbrot", "nbody", "quicksort", "sieve"}  # no kernels, or such as call functions
+
+PROGRAMS = sorted((*ROOT.glob("programs/*.tl"), *ROOT.glob("tests/programs/**/*.tl")))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The smallest grain; gives how often threads were called, run by run."""
+    monkeypatch.setattr(emit, "GRAIN", 1)
+    monkeypatch.setattr(pool, "POOL", pool.pool(1))
+    calls: list[int] = []
+    run = Native.run
+
+    def counting(self: Native) -> None:
+        try:
+            run(self)
+        finally:
+            calls.append(self.context.pool_word >> 32)
+
+    monkeypatch.setattr(Native, "run", counting)
+    yield calls
+
+
+def test_every_program_has_flags() -> None:
+    assert {p.stem for p in ROOT.glob("programs/*.tl")} == FLAGS.keys()
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
+def test_threads_change_nothing(
+    path: Path, calls: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TLC_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of its own: what is compiled here is for tests; the second run finds it
+    found = []
+    for threads in "1", "3":
+        status = cli.main(["--threads", threads, str(path), *FLAGS.get(path.stem, "").split()])
+        found.append((status, capfd.readouterr().out))
+    assert found[0] == found[1]
+    assert calls[0] == 0
+    if path.parent.name == "programs" and path.stem not in SERIAL:
+        assert calls[1] > 0, "no work was shared"
