@@ -244,10 +244,10 @@ class BlockNest:
 
             nest.vector(s, kconst(width) if full else count, width, lane)
 
-        target = self.emitter.made[node.results[0]]
+        target = self.emitter.made[self.home(node)]
 
         def place(s: Scope) -> tuple[KExpr, ...]:
-            return self.emitter.seated(node.results[0], tuple(s.lookup(k) for k in range(node.rank)))
+            return tuple(s.lookup(k) for k in range(node.rank))
 
         if memory:
             cells(inner, False, lambda s, at: s.body.append(Store(acc, at, Load(target, place(s)))))
@@ -384,19 +384,26 @@ class BlockNest:
 
     # ------------------------------------------------------------ results that are sums in memory
 
+    def home(self, node: Node) -> Tensor:
+        """The result that holds the sums until they are complete: one that is the sum, or else one of its type."""
+        assert node.reduction is not None
+        elem = node.reduction.terms[0].elem
+        fitting = [(e.op != "acc", k) for k, e in enumerate(node.outputs) if e.elem is elem]
+        return node.results[min(fitting)[1]]
+
     def clear(self, scope: Scope, node: Node, low: KExpr = _ZERO, high: KExpr | None = None) -> None:
         """Set rows of a result to where its reduction starts."""
         r = node.reduction
         assert r is not None
         start = unit(r.op, r.terms[0].elem)
-        target = self.emitter.made[node.results[0]]
+        target = self.emitter.made[self.home(node)]
         self.sweep(scope, node, low, high, lambda s, at: s.body.append(Store(target, at, start)))
 
     def finish(self, scope: Scope, node: Node, low: KExpr, high: KExpr) -> None:
         """Compute the output from the reduction's result, where there is more to do."""
-        if node.outputs[0].op == "acc":
+        if all(e.op == "acc" for e in node.outputs):
             return
-        target = self.emitter.made[node.results[0]]
+        target = self.emitter.made[self.home(node)]
 
         def one(s: Scope, at: tuple[KExpr, ...]) -> None:
             s.accs = (Load(target, at),)

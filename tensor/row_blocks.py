@@ -321,7 +321,7 @@ def _reads_its_rows(node: Node, role: Role, own: set[Tensor], d: int) -> bool:
             return False
     if role not in (Role.OUT, Role.DOWN):
         return True
-    return node.reduction is not None and [e.elem for e in node.outputs] == [node.reduction.terms[0].elem]
+    return node.reduction is not None and any(e.elem is node.reduction.terms[0].elem for e in node.outputs)
 
 
 def _reading(node: Node, new: dict[Tensor, Tensor]) -> Node:

@@ -41,8 +41,8 @@ from tlc.backends.runtime.native import Context
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
-from tlc.ssa.ir import Module
 from tlc.ssa.interp import Interpreter
+from tlc.ssa.ir import Module
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
 from tlc.tensor import emit, memory
