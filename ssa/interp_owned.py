@@ -18,7 +18,8 @@ from __future__ import annotations
 from tlc.ssa.ir import Block, Instr, Region, Terminator, User, Value
 from tlc.ssa.liveness import Liveness, liveness, reads
 
-LOOKS = frozenset({"index", "load", "dim", "update", "store", "reshape", "check", "format", "print"})  # ops that keep no operand, nor give one back
+# Ops that keep no operand, nor give one back.
+LOOKS = frozenset({"index", "index_if", "load", "dim", "update", "store", "reshape", "check", "format", "print"})
 
 
 def shared(instr: Instr) -> tuple[Value, ...]:

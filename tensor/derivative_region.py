@@ -31,7 +31,7 @@ from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import I64, Attr, Function, Instr, Region, Type, Value, drop_block
+from tlc.ssa.ir import BOOL, I64, Attr, Function, Instr, Region, Type, Value, drop_block
 from tlc.tensor.derivative_rules import At, partial
 from tlc.tensor.distribute import loaded
 from tlc.tensor.extents import Key
@@ -627,8 +627,8 @@ def _is_plain(value: Value, guarded: bool) -> bool:
 
 
 def conjunction(b: Builder, conditions: Sequence[Value]) -> Value:
-    """Whether all of the conditions hold."""
-    first, *others = conditions
+    """Whether all of the conditions hold; there may be none."""
+    first, *others = conditions or [b.const(True, BOOL)]
     for c in others:
         first = b.op("and", first, c)
     return first

@@ -37,6 +37,7 @@ from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, loads,
 from tlc.tensor.graph.ir import load as load_of
 
 MOST = 24  # nodes in a group
+WIDE = 256  # elements of a row of what is multiplied up to which blocks of few rows are fast
 SHORT = 64  # columns from which on a matrix is not stored
 
 
@@ -122,7 +123,7 @@ class _Search:
                     union = replace(group, members=group.members | more.members)
                     if self.is_sound(union):
                         group = union
-            if not self.is_sound(group):
+            if not self.is_sound(group) or not self.pays(group):
                 continue
             self.settle(group, seed)
             taken |= {t for n in group.members for t in n.results}
@@ -229,21 +230,14 @@ class _Search:
     def is_sound(self, group: _Group) -> bool:
         """Whether the members may run together, where the last of them stood."""
         members = self.ordered(group)
-        nodes = self.graph.nodes
         if len(members) > MOST:
             return False
         own = {t for n in members for t in n.results}
-        last = nodes.index(members[-1])
-        behind = set(own)  # what depends on the group
-        for k, n in enumerate(nodes):
-            if n in group.members:
-                if set(sources(n)) & (behind - own):
-                    return False
-            elif set(sources(n)) & behind:
-                behind |= set(n.results)
-                if k < last:
-                    return False
         place = self.graph.place(members[-1])
+        late = set(self.late(group))
+        behind = {t for n in late for t in n.results}
+        if any(behind & sources(n).keys() for n in members) or not all(self.may_wait(n, place) for n in late):
+            return False
         for n in members:
             if any(self.graph.taken.get(t, inf) < place for t in sources(n)):
                 return False
@@ -253,6 +247,35 @@ class _Search:
             if group.members[n] in (Role.SCORES, Role.MAP) and any(t.rank == group.depth + 2 for t in kept):
                 return False
         return all(_reads_its_rows(n, role, own, group.depth) for n, role in group.members.items())
+
+    def pays(self, group: _Group) -> bool:
+        """Whether rows are reduced or masked in between, and what is multiplied is narrow: for products alone, large tiles and panels are
+        better, and wide operands would be read from far for every block.
+        """
+        members = self.ordered(group)
+        roles = [group.members[n] for n in members]
+        if Role.ROW not in roles and reach(members, roles, group.depth) is None:
+            return False
+        extents = [n.reduction.extents[0] if role is Role.SCORES and n.reduction else n.extents[-1] for n, role in group.members.items()]
+        products = (Role.SCORES, Role.OUT, Role.DOWN)
+        return all((e.value or 0) <= WIDE for e, role in zip(extents, group.members.values(), strict=True) if role in products)
+
+    def late(self, group: _Group) -> list[Node]:
+        """What stands before the last member, is none, and depends on the group."""
+        members = self.ordered(group)
+        behind = {t for n in members for t in n.results}
+        out: list[Node] = []
+        for n in self.graph.nodes[: self.graph.nodes.index(members[-1])]:
+            if n not in group.members and behind & sources(n).keys():
+                out.append(n)
+                behind |= set(n.results)
+        return out
+
+    def may_wait(self, node: Node, place: int) -> bool:
+        """Whether a node may run at a later place."""
+        if self.graph.may_stop(node) or any(self.graph.taken.get(t, inf) < place for t in sources(node)):
+            return False
+        return all(t not in self.graph.kept or self.graph.wanted.get(t, inf) >= place for t in node.results)
 
     # ------------------------------------------------------------ settling
 
@@ -276,10 +299,14 @@ class _Search:
                     self.graph.places[t] = self.graph.place(members[-1])
                     self.doubles[t] = seed.results[0]
         nodes: list[Node] = []
+        late = self.late(group)
+        for n in late:
+            self.graph.places |= {t: max(self.graph.places.get(t, 0), self.graph.place(members[-1])) for t in n.results}
         for n in self.graph.nodes:
-            nodes.append(n if n in group.members else _reading(n, new))
+            if n not in late:
+                nodes.append(n if n in group.members else _reading(n, new))
             if n is members[-1]:
-                nodes += copies
+                nodes += [*copies, *(_reading(x, new) for x in late)]
         self.graph.nodes = nodes
         read = {t for n in nodes if n not in group.members for t in sources(n)} | set(self.graph.kept)
         results = tuple(t for n in members for t in n.results if t in read)
@@ -346,7 +373,7 @@ def _reading(node: Node, new: dict[Tensor, Tensor]) -> Node:
 def unmasked(nodes: Sequence[Node]) -> dict[Node, Node]:
     """Products without the choices of factors that do not matter: where the product is not asked for, or the other factor is 0.
 
-        s = select(m, sum of select(m, q, 1) * k, -inf)       d = select(m, .., 0);  sum of d * select(m, k, 1)
+    s = select(m, sum of select(m, q, 1) * k, -inf)       d = select(m, .., 0);  sum of d * select(m, k, 1)
     """
     zeros: dict[Tensor, Expr] = {}
     out: dict[Node, Node] = {}

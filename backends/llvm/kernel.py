@@ -17,6 +17,7 @@ What the schedule says is what is printed; LLVM only allocates registers and sel
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -145,6 +146,25 @@ def _needed(s: For, before: list[Let]) -> list[Let]:
             needed.append(let)
             names |= {x.name for x in subexpressions(let.value) if isinstance(x, Var)}
     return needed[::-1]
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+
+
+def _mask(lanes: list[bool]) -> Word:
+    """A bool for each lane as a constant."""
+    if len(set(lanes)) == 1:
+        return Word(literal(lanes[0], Elem.BOOL), Elem.BOOL)
+    return Word("<" + ", ".join(f"i1 {literal(x, Elem.BOOL)}" for x in lanes) + ">", Elem.BOOL, len(lanes))
+
+
+def _lanes_of(text: str, lanes: int) -> list[bool] | None:
+    """What each lane of a constant bool is; None for what is no constant."""
+    if text in ("true", "false"):
+        return [text == "true"] * lanes
+    return [x.endswith("true") for x in text.strip("<>").split(", ")] if text.startswith("<") else None
 
 
 def conjuncts(cond: Expr) -> Iterator[Expr]:
@@ -567,9 +587,10 @@ class _Printer:
         place = self.code.shared if memory.fixed else self.code.here
         if e.guard is not None:
             return self.guarded(e, e.guard, place)
-        at = self.address(e.buffer, e.indices, strided=self.vector is not None and self.known_mask() is not None)
+        active = self.known_mask() if self.vector is not None else None
+        at = self.address(e.buffer, e.indices, strided=active is not None)
         if at.kind == "strided":
-            return self.from_storage(self.apart(elem, at, place), elem, self.vector.lanes if self.vector else 1)
+            return self.from_storage(self.apart(elem, at, active or [], place), elem, self.vector.lanes if self.vector else 1)
         if memory.lanes > 1 or at.kind == "uniform":
             text = f"load {storage(elem, memory.lanes)}, ptr {at.pointer}, align {elem.bytes}"
             return self.from_storage(place(text), elem, memory.lanes)
@@ -577,22 +598,20 @@ class _Printer:
         assert vector is not None
         type = storage(elem, vector.lanes)
         if at.kind == "contiguous" and (vector.mask is None or self.within(e.buffer, at.flat, vector.lanes)):
-            text = f"load {type}, ptr {at.pointer}, align {elem.bytes}"
+            text = place(f"load {type}, ptr {at.pointer}, align {elem.bytes}")
         else:
-            text = self.masked("gather" if at.kind == "scattered" else "load", elem, type, at)
-        return self.from_storage(place(text), elem, vector.lanes)
+            text = self.picked(elem, type, at, vector.mask, place)
+        return self.from_storage(text, elem, vector.lanes)
 
     def known_mask(self) -> list[bool] | None:
         """Which lanes are active, if that is known here."""
         assert self.vector is not None
-        if self.vector.mask is None:
-            return [True] * self.vector.lanes
-        return [x.endswith("true") for x in self.vector.mask.strip("<>").split(", ")] if self.vector.mask.startswith("<") else None
+        return _lanes_of(self.vector.mask or "true", self.vector.lanes)
 
-    def apart(self, elem: Elem, at: Address, place: Callable[[str], str]) -> str:
+    def apart(self, elem: Elem, at: Address, active: list[bool], place: Callable[[str], str]) -> str:
         """Elements a few apart, by a load of them and of what lies between (nothing beyond the first and the last one is read)."""
         assert self.vector is not None
-        active, lanes = self.known_mask() or [], self.vector.lanes
+        lanes = self.vector.lanes
         numbers = at.flat.numbers(lanes)
         places = [n - min(numbers) for n in numbers]
         read = [p for p, a in zip(places, active, strict=True) if a]
@@ -617,10 +636,25 @@ class _Printer:
             if word.text == "false":
                 return Word(literal(False if elem is Elem.BOOL else 0, elem), elem)
             if word.lanes > 1:
-                varying = word.text if varying is None else self.code.ins(f"and {register(Elem.BOOL, lanes)} {varying}, {word.text}")
+                known = [_lanes_of(text, lanes) for text in (varying or "true", word.text)]
+                if all(k is not None for k in known):
+                    both = _mask([x and y for x, y in zip(*(k or [] for k in known), strict=True)])
+                    varying = both.text if both.lanes > 1 else None
+                    if both.text == "false":
+                        return Word(literal(False if elem is Elem.BOOL else 0, elem), elem)
+                else:
+                    varying = self.code.ins(f"and {register(Elem.BOOL, lanes)} {varying}, {word.text}") if varying else word.text
             elif word.text != "true":
                 same = self.code.ins(f"and i1 {same}, {word.text}") if same else word.text
-        at = self.address(e.buffer, e.indices)
+        active = _lanes_of(varying or "true", lanes) if self.vector and not same else None
+        at = self.address(e.buffer, e.indices, strided=active is not None and any(active))
+        if at.kind == "strided" and active is not None:
+            wide = self.apart(elem, at, active, place)
+            if all(active):
+                return self.from_storage(wide, elem, lanes)
+            type = storage(elem, lanes)
+            chosen = self.code.ins(f"select <{lanes} x i1> {_mask(active).text}, {type} {wide}, {type} zeroinitializer")
+            return self.from_storage(chosen, elem, lanes)
         if at.kind == "uniform" and varying is not None and varying != (self.vector.mask if self.vector else None):
             pointers = self.code.ins(f"getelementptr i8, ptr {at.pointer}, <{lanes} x i64> zeroinitializer")
             at = Address("scattered", pointers, at.flat)
@@ -634,10 +668,26 @@ class _Printer:
             return self.from_storage(place(f"load {storage(elem)}, ptr {at.pointer}, align {elem.bytes}"), elem, 1)
         type = storage(elem, lanes)
         if at.kind == "contiguous" and varying is None:
-            text = f"load {type}, ptr {at.pointer}, align {elem.bytes}"
+            text = place(f"load {type}, ptr {at.pointer}, align {elem.bytes}")
         else:
-            text = self.masked("gather" if at.kind == "scattered" else "load", elem, type, at, mask=varying)
-        return self.from_storage(place(text), elem, lanes)
+            text = self.picked(elem, type, at, varying, place)
+        return self.from_storage(text, elem, lanes)
+
+    def picked(self, elem: Elem, type: str, at: Address, mask: str | None, place: Callable[[str], str]) -> str:
+        """The elements of active lanes, zeros for the others. Where it is known which lanes are active, the others gather what the first of
+        them does: LLVM 22 stops at some gathers under a constant mask.
+        """
+        if at.kind != "scattered":
+            return place(self.masked("load", elem, type, at, mask=mask))
+        assert self.vector is not None
+        lanes = self.vector.lanes
+        active = _lanes_of(mask or self.vector.mask or "true", lanes)
+        if active is None or all(active) or not any(active):
+            return place(self.masked("gather", elem, type, at, mask=mask))
+        picks = ", ".join(f"i32 {k if a else active.index(True)}" for k, a in enumerate(active))
+        pointers = self.code.ins(f"shufflevector <{lanes} x ptr> {at.pointer}, <{lanes} x ptr> poison, <{lanes} x i32> <{picks}>")
+        found = place(self.masked("gather", elem, type, Address(at.kind, pointers, at.flat), mask="splat (i1 true)"))
+        return self.code.ins(f"select <{lanes} x i1> {_mask(active).text}, {type} {found}, {type} zeroinitializer")
 
     def masked(self, name: str, elem: Elem, result: str, at: Address, value: str = "", mask: str | None = None) -> str:
         """A call of `llvm.masked.load`, `store`, `gather` or `scatter` for the active lanes; lanes that are not active load zeros."""
@@ -794,6 +844,9 @@ class _Printer:
             split = self.divided(e.op, args[0], known[1])
             if split is not None:
                 return split
+        settled = self.settled(e, args)
+        if settled is not None:
+            return settled
         words = [self.word(a) for a in args]
         if e.op == "select" and words[0].text in ("true", "false"):
             return args[1] if words[0].text == "true" else args[2]
@@ -801,6 +854,21 @@ class _Printer:
         operands = tuple((self.spread(w, lanes).text, w.elem) for w in words)
         text = scalar.emit(self.code, e.op, e.elem, operands, lanes)
         return Linear(((text, 1),)) if e.elem is Elem.I64 and lanes == 1 and text.startswith("%") else Word(text, e.elem, lanes)
+
+    def settled(self, e: Op, args: list[Value]) -> Word | None:
+        """A comparison of lanes that are known numbers, or a conjunction or disjunction of what came out of such, as a constant."""
+        if self.vector is None:
+            return None
+        lanes = self.vector.lanes
+        if e.op in _COMPARISONS and all(isinstance(a, Linear) and not a.terms for a in args):
+            a, b = (x.numbers(lanes) for x in args if isinstance(x, Linear))
+            return _mask([_COMPARISONS[e.op](wrapped(x), wrapped(y)) for x, y in zip(a, b, strict=True)])
+        if e.op in ("and", "or") and e.elem is Elem.BOOL:
+            known = [_lanes_of(a.text, lanes) if isinstance(a, Word) else None for a in args]
+            both = [k for k in known if k is not None]
+            if len(both) == 2:
+                return _mask([x and y if e.op == "and" else x or y for x, y in zip(*both, strict=True)])
+        return None
 
     def divided(self, op: str, a: Value, by: int | None) -> Value | None:
         """A quotient or remainder of an index by a number whose lanes are known, because the rest is a multiple of the number; or that

@@ -19,7 +19,8 @@
 
 Constants carry their type (`1.5f32`, `3i32`, `inff64`; a bare integer is an `i64`). Ops with a symbol are infix and those
 without are calls; a conversion is a call of its type, other ops whose type does not follow from their operands name it
-(`bitcast:u32(x)`), and so does a call of a host function (`@"escape":i64(x, y)`, a buffer by its name). Attributes
+(`bitcast:u32(x)`), and so does a call of a host function (`@"escape":i64(x, y)`, a buffer by its name). A guarded load
+says its condition behind the indices: `x[i - 1 if (i >= 1) & (i <= n)]`. Attributes
 stand after the parameters: `alias(0, 1)` lets output 0 share memory with input 1, `can_fail`. `#` begins a comment.
 """
 
@@ -390,7 +391,7 @@ class Parser:
         return tuple(out)
 
     def load(self, buffer: Buffer) -> Load:
-        """`[i, j]`, or with a guard `[i, j if c]`; without indices the guard has no `if` before it that could be read."""
+        """`[i, j]`, or with a guard `[i, j if c]`."""
         self.expect("[")
         out: list[Expr] = []
         guard: Expr | None = None

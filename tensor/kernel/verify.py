@@ -13,6 +13,7 @@
  6. Indices of local buffers are made of constants and of the variables of unroll loops and of vector loops that start at a constant, so
     that a local buffer can live in registers.
  7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
+ 8. The guard of a load is a bool, and its buffer is global.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def test_every_way_agrees(machine: Machine) -> None:
         campaign.batch(range(seed, seed + BATCH))
         seed += BATCH
         assert not campaign.faults, f"{len(campaign.faults)} faults, the first: seed {campaign.faults[0][0]}, {campaign.faults[0][1]}"
-    for way in ("adverse", "plan", "native 1", "native 3", "in place"):
+    for way in ("adverse", "plan", "gradients", "differences", "native 1", "native 3", "in place"):
         assert campaign.seen[way] > 0, way
 
 

@@ -721,3 +721,13 @@ def test_random_programs(data: st.DataObject) -> None:
 
 
 
+
+
+def test_an_extreme_over_every_element_in_another_order() -> None:
+    """Each element is looked at once for each i: nothing has to hold for that."""
+
+    def body(b: Builder, x: Value) -> Value:
+        n, m = b.dims(x)
+        return total(b, b.tabulate([n], lambda b, i: b.reduce("max", [m, n], lambda b, k, j: b.index(x, j, k))))
+
+    agree(body, M)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from c_run import Ways, needs_compiler
 from tensor_run import F32, compare, function, tensor
+from test_llvm_kernel import compare as natively_equal
 from whole_program import both, options
 
 from tlc.driver import pipeline
 from tlc.frontend.source import Source
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Module, Value
-from tlc.tensor.kernel.text import print_kernels
+from tlc.tensor.kernel.text import parse_kernel, print_kernels
 
 PICK = """
 fn pick(x: f32[h, w], r: i64, c: i64) -> f32 = if r >= 0 and r < h and c >= 0 and c < w { x[r, c] } else { 0.0 }
@@ -152,3 +154,56 @@ fn main(n: i64 = 37) {
   print(for[i < m, j < 4 * m] x[i, j // 2])
 }
 """, {"n": n})
+
+
+def test_windows_that_partly_exist() -> None:
+    """Guards that are known for each lane of a vector: no element beyond the tensor is read, and LLVM 22 once stopped at such gathers."""
+    both(PICK.replace("f32", "f64") + """
+fn main(n: i64 = 4) {
+  let x = for[i < n, j < 5] sin(f64(i) * 1.3 + f64(j))
+  print(sum(x))
+  print(for[i < 1, j < 4] max[p < 3, q < 3] (pick(x, i + p + 3, 2 * j + q + 1) * pick(x, i + q - 2, j) + 0.01 * f64(p + q)))
+  print(for[i < 2, j < 7] min[p < 2, q < 4] pick(x, i + p - 1, 2 * j - q - 1))
+  print(for[i < 2, j < 19] sum[p < 2, q < 2] pick(x, j // 3, j - 5 * q) * pick(x, i - p, 9 - 2 * j))
+}
+""")
+
+
+EVERY_GUARD = """
+kernel guards(y: out f32[6, 37], z: out i8[37], x: f32[n], i: i64[37], b: i8[7], n: i64, m: i64) {
+  for r in 0..6 {
+    for j in 0..37 by 16 {
+      vector<16> l in 0..min(37 - j, 16) {
+        let same = x[r - 2 if (r >= 2) & (r < m)]
+        let beside = x[j + l - 3 if (j + l >= 3) & (j + l - 3 < m) & (r < m)]
+        let apart = x[2 * (j + l) - 9 if (2 * (j + l) >= 9) & (2 * (j + l) - 9 < n)]
+        let anywhere = x[i[j + l] if (i[j + l] < n) & (n > 0)]
+        let one = x[r if (j + l < 20) & (r < n)]
+        y[r, j + l] = same + beside * apart - anywhere + one
+      }
+    }
+  }
+  vector<8> k in 0..7 { z[k] = b[k if k != 3] }
+  for t in 7..37 { z[t] = b[t % 9 if t % 9 < 7] }
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 5, 60])
+def test_every_way_of_loading(n: int) -> None:
+    """One element, elements side by side, apart and anywhere, under conditions that hold for all lanes or for some: the interpreter's bits."""
+    x = np.random.default_rng(3).standard_normal(n).astype(np.float32)
+    i = np.random.default_rng(4).integers(0, 100, 37)
+    b = np.arange(-3, 4, dtype=np.int8)
+    natively_equal(EVERY_GUARD, [(6, 37), (37,)], [x, i, b, n, min(n, 40)])
+
+
+@needs_compiler
+def test_guards_in_c() -> None:
+    kernel = parse_kernel(EVERY_GUARD)
+    ways = Ways({"guards": kernel})
+    x = np.random.default_rng(3).standard_normal(60).astype(np.float32)
+    i = np.random.default_rng(4).integers(0, 100, 37)
+    outputs = [np.zeros((6, 37), np.float32), np.zeros(37, np.int8)]
+    ways.launch("guards", outputs, [x, i, np.arange(-3, 4, dtype=np.int8), np.int64(60), np.int64(40)])
+    assert ways.compared == 1

@@ -137,6 +137,10 @@ PROGRAMS = {
         "  var v = for[i < 20] f16(i)\n  v[[0, 0, 1]] += 0.5\n  v[3..5] = [9.0, 9.5]\n  print(v[..6], any(v > 18.0))\n}\n",
         None,
     ),
+    "additions_at_places_round_one_by_one": (
+        "fn main(n: i64 = 6) {\n  var v = full(1.0bf16, 2)\n  let at = for[i < n] i // 4\n  v[at] += 0.00390625\n  print(v, f32(v))\n}\n",
+        ["[1. 1.] [1. 1.]"],  # 1 + 2**-8 lies in the middle of two values, and goes to the even one, each time
+    ),
     "derivatives": (
         "fn loss(x: bf16[n], w: bf16[n]) -> bf16 = sum[i] x[i] * w[i] * w[i]\n"
         "fn scaled(s: f16, x: f16[n]) -> f16 = sum(x * s)\n"

@@ -103,6 +103,23 @@ def test_softmax_and_sums(shape: tuple[int, int], elem: Elem) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (20, 37)])
+def test_rows_that_lie_where_a_row_lies_that_lies_where_the_result_will(shape: tuple[int, int]) -> None:
+    """e is stored in the memory of c, and c in that of y."""
+
+    def body(b: Builder, x: Value) -> list[Value]:
+        n, k = b.dims(x)
+        row = lambda op, y: b.tabulate([n], lambda b, i: b.reduce(op, [k], lambda b, q: b.index(y, i, q)))  # noqa: E731
+        each = lambda op, y, z: b.tabulate([n, k], lambda b, i, j: b.op("exp", b.op(op, b.index(y, i, j), b.index(z, i))))  # noqa: E731
+        e = each("sub", x, row("max", x))
+        c = each("div", e, row("sum", e))
+        return [each("div", c, row("sum", c))]
+
+    tensors = compare(function([tensor(2)], None, body), reals(*shape))
+    (kernel,) = tensors.kernels.values()
+    assert len(kernel.outputs) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (20, 37)])
 def test_integers_and_bools(shape: tuple[int, int]) -> None:
     def body(b: Builder, x: Value) -> list[Value]:
         n, k = b.dims(x)
@@ -142,6 +159,18 @@ def test_scatter_and_gather(count: int) -> None:
         return [s, z, b.tabulate([n, d], lambda b, i, j: b.index(s, b.index(at, i), j))]
 
     compare(function([tensor(2), tensor(1, Elem.I64)], [tensor(2)] * 3, body), reals(5, 7), RANDOM.integers(0, 5, count))
+
+
+def test_each_addition_of_a_scatter_rounds() -> None:
+    """1 + 2**-8 lies in the middle of two values of bf16 and goes to the even one, each time."""
+
+    def body(b: Builder, x: Value) -> list[Value]:
+        return [b.scatter(x, [b.i64(6)], lambda b, i: (b.op("floordiv", i, b.i64(4)), b.const(2.0**-8, Type(Elem.BF16))))]
+
+    module = function([tensor(1, Elem.BF16)], None, body)
+    compare(module, np.ones(2, np.float32))
+    (found,) = call(lowered(module), [np.ones(2, np.float32)])
+    assert found.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 40])
