@@ -186,7 +186,7 @@ _ROWS = [
     ScalarOp("key_hi", 1, (Elem.KEY,), "type", lambda elem, k: np.asarray(np.asarray(k) >> np.uint64(32)).astype(np.uint32)[()]),
     ScalarOp("key_lo", 1, (Elem.KEY,), "type", lambda elem, k: np.asarray(np.asarray(k) & np.uint64(0xFFFFFFFF)).astype(np.uint32)[()]),
     *(ScalarOp(name, arity, REALS, "same", _elementary(name), elementary=True) for name, arity in elementary.FUNCTIONS.items()),
-    *(ScalarOp(name, arity, (Elem.I64,), "same", _elementary(name), elementary=True) for name, arity in elementary.INTEGER_FUNCTIONS.items()),
+    *(ScalarOp(name, n, (Elem.I64,), "same", _elementary(name), elementary=True) for name, n in elementary.INTEGER_FUNCTIONS.items()),
 ]
 
 

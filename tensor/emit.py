@@ -186,8 +186,8 @@ class Emitter:
         width: int = 0,
         work: Callable[[], KExpr] | None = None,
     ) -> None:
-        """A loop at the end of a scope; `fill` writes its body, given the variable. Nothing is made of a loop that never runs. With `work`, what
-        an iteration costs, its iterations may run at once: it is parallel if no loop is around.
+        """A loop at the end of a scope; `fill` writes its body, given the variable. Nothing is made of a loop that never runs. With
+        `work`, what an iteration costs, its iterations may run at once: it is parallel if no loop is around.
         """
         if isinstance(start, Const) and isinstance(stop, Const) and start.value >= stop.value:
             return
@@ -195,9 +195,8 @@ class Emitter:
         inner = Scope(scope, optional=not (isinstance(start, Const) and isinstance(stop, Const)), looped=True)
         fill(inner, var)
         cost = work() if work is not None and not scope.is_looped else None
-        if isinstance(start, Const) and isinstance(stop, Const) and isinstance(cost, Const):
-            if (stop.value - start.value) // step * cost.value < 2 * GRAIN:
-                cost = None
+        if cost is not None and _is_small(start, stop, step, cost):
+            cost = None
         kind = kind if cost is None else Kind.PARALLEL
         scope.body.append(For(var, start, stop, tuple(inner.body), kind, step, width, cost))
 
@@ -216,6 +215,13 @@ class Emitter:
             scope.body.append(If(cond, tuple(inner.body)))
         else:
             scope.body.extend(inner.body)
+
+
+def _is_small(start: KExpr, stop: KExpr, step: int, cost: KExpr) -> bool:
+    """Whether a loop is known to cost less than two threads are worth."""
+    if not (isinstance(start, Const) and isinstance(stop, Const) and isinstance(cost, Const)):
+        return False
+    return (int(stop.value) - int(start.value)) // step * int(cost.value) < 2 * GRAIN
 
 
 def is_arithmetic(e: Expr) -> bool:

@@ -352,7 +352,8 @@ class Nest:
             if full < FEW * t.block:
                 columns(scope, const(0), rows)
                 return
-            self.emitter.loop(scope, "b", const(0), const(full), lambda s, i: columns(s, i, plus(i, const(t.block))), step=t.block, work=work)
+            whole: Callable[[Scope, Var], None] = lambda s, i: columns(s, i, plus(i, const(t.block)))  # noqa: E731
+            self.emitter.loop(scope, "b", const(0), const(full), whole, step=t.block, work=work)
             if full < rows.value:
                 columns(scope, const(full), rows)
 

@@ -9,7 +9,8 @@
  4. A stored value has the buffer's element type, a condition is a bool. Only outputs and local buffers are stored to.
  5. Bounds of loops are `i64`, steps positive. An unroll loop has constant bounds. A vector loop has a positive width, step 1, and a body of
     lets, stores and nested unroll loops or conditions that hold no other loop; if its bounds are constant, they span at most the width.
-    A parallel loop stands in no other loop, says what an iteration costs, uses no local buffer from outside, and is in no kernel that can fail.
+    A parallel loop stands in no other loop, says what an iteration costs, uses no local buffer from outside, and is in no kernel
+    that can fail.
  6. Indices of local buffers are made of constants and of the variables of unroll loops and of vector loops that start at a constant, so
     that a local buffer can live in registers.
  7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
