@@ -1,6 +1,6 @@
 """`python -m tlc` is `tlc`."""
 
-from tlc.driver.cli import entry
+from tlc.driver.start import entry
 
 if __name__ == "__main__":
     entry()

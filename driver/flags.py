@@ -69,9 +69,11 @@ def of_main(flags: Iterable[MainFlag]) -> tuple[Flag, ...]:
     return tuple(Flag(f.name, f.type.elem, f.default, f.doc) for f in flags)
 
 
-def parse(flags: Sequence[Flag], args: Sequence[str]) -> dict[str, Value]:
-    """The value of every flag, from arguments that are flags alone. Raises `UsageError` or `HelpAsked`."""
-    given, rest = parse_until_word(flags, args)
+def parse(flags: Sequence[Flag], args: Sequence[str], before: Sequence[Flag] = ()) -> dict[str, Value]:
+    """The value of every flag, from arguments that are flags alone; those of `before` stand elsewhere. Raises `UsageError` or
+    `HelpAsked`.
+    """
+    given, rest = parse_until_word(flags, args, before)
     if rest:
         hint = f"; to turn it off write `{rest[1]}`" if len(rest) > 1 else ""
         raise UsageError(f"unexpected argument `{rest[0]}`: everything here is a flag, `--name value`{hint}")
@@ -91,7 +93,7 @@ def complete(flags: Sequence[Flag], given: Mapping[str, Value]) -> dict[str, Val
     return values
 
 
-def parse_until_word(flags: Sequence[Flag], args: Sequence[str]) -> tuple[dict[str, Value], list[str]]:
+def parse_until_word(flags: Sequence[Flag], args: Sequence[str], before: Sequence[Flag] = ()) -> tuple[dict[str, Value], list[str]]:
     """The flags given before the first argument that is none, and the arguments from there on. The last of two wins."""
     known: dict[str, tuple[Flag, Value | None]] = {}
     for flag in flags:
@@ -106,6 +108,8 @@ def parse_until_word(flags: Sequence[Flag], args: Sequence[str]) -> tuple[dict[s
         word = _canonical(word)
         if word in ("--help", "-h"):
             raise HelpAsked
+        if word not in known and any(word == spelling for f in before for spelling, _ in f.spellings):
+            raise UsageError(f"`{word}` is a flag of tlc: it stands before the program, as in `tlc {word} .. prog.tl`")
         if word not in known:
             raise UsageError(_unknown(word, [*known, "--help"]))
         flag, value = known[word]

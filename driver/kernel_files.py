@@ -67,11 +67,15 @@ def run(source: Source, kernels: Mapping[str, Kernel], values: Mapping[str, Valu
         scalars = {p.name: DTYPES[p.elem].type(values[p.name]) for p in kernel.inputs if isinstance(p, Var)}
         inputs = [_filled(p, scalars) if isinstance(p, Buffer) else scalars[p.name] for p in kernel.inputs]
         outputs = [np.zeros(_shape(b, scalars), DTYPES[b.elem]) for b in kernel.outputs]
-        again = [o.copy() for o in outputs]
+        again, unkind = ([o.copy() for o in outputs] for _ in range(2))
         try:
             interpret(kernel, outputs, inputs)
         except InternalError as error:
             raise fault(error.message, error.span, source) from None
+        interpret(kernel, unkind, inputs, adverse=True)
+        if any(a.tobytes() != b.tobytes() for a, b in zip(outputs, unkind, strict=True)):
+            why = "reads local memory before it is written, or is not parallel where it says so"
+            raise fault(f"kernel `{kernel.name}` {why}", NOWHERE, source)
         if natively:
             from tlc.backends.runtime.kernel_run import run as run_natively
 

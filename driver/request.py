@@ -173,7 +173,7 @@ def read_source(path: str, suffix: str = ".tl") -> Source:
 def flag_values(path: str, flags: Sequence[Flag], args: Sequence[str], about: str = "") -> dict[str, Value] | None:
     """The values of a program's flags; None after printing them for `--help`."""
     try:
-        return flag.parse(flags, args)
+        return flag.parse(flags, args, before=FLAGS)
     except HelpAsked:
         doc = f"{about.strip()}\n\n" if about.strip() else ""
         print(f"{doc}usage: tlc {path} [flags]\n\nflags:\n" + "\n".join(flag.help_lines(flags)))

@@ -17,7 +17,8 @@ from tlc.backends.context import FIELDS, SERVICES, Reason
 from tlc.backends.program import ENTRY, Executable, Foreign
 from tlc.backends.runtime.served import Served, Slots
 from tlc.frontend.diagnostics import InternalError
-from tlc.ssa.world import Services
+from tlc.frontend.source import NOWHERE
+from tlc.ssa.world import Services, Stop
 
 STACK = 256 << 20  # bytes of the stack that native code runs on
 MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
@@ -103,6 +104,9 @@ class Native:
             raise KeyboardInterrupt
         if reason is Reason.CHECK:
             raise self.served.stop(self.context.site, list(self.context.values))
+        if isinstance(self.failure, MemoryError):
+            self.served.forget()
+            raise Stop("there is no memory left for the strings that the program makes", NOWHERE, "memory")
         if self.failure is not None:
             raise self.failure
         raise InternalError("native code returned early without a reason", "native run")

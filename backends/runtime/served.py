@@ -101,6 +101,11 @@ class Served:
             self.strings.append(text)
         return self.handles[text]
 
+    def forget(self) -> None:
+        """Give back what the strings take."""
+        self.strings.clear()
+        self.handles.clear()
+
     def scalar(self, word: int, elem: Elem) -> Any:
         """A scalar of its element type from a 64-bit word."""
         if elem is Elem.STR:

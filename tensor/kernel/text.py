@@ -251,6 +251,8 @@ class Parser:
             self.take()
 
     def integer(self) -> int:
+        if not self.token.text.isdecimal():
+            raise self.fail(f"expected a number, found `{self.token.text or 'end of text'}`")
         return int(self.take().text)
 
     def string(self) -> str:

@@ -45,6 +45,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--disable", "qqq", "x.tl"], "`--disable`: there is no pass `qqq`; there are addresses, "),
         (["--dump-after", "al", "x.tl"], "`--dump-after`: there is no pass `al`; did you mean `all`?"),
         (["--disable", "inline", "x.tl"], "`--disable`: what follows needs the pass `inline`, so it runs at every level"),
+        (["programs/sieve.tl", "--host", "llvm"], "`--host` is a flag of tlc: it stands before the program, as in `tlc --host .. prog.tl`"),
         (["opt"], "`tlc opt` needs one file of SSA, `tlc opt FILE.ssa --passes NAME,NAME`, found 0"),
         (["opt", "x.tl"], "`x.tl` is no program: its name does not end in `.ssa`"),
         (["opt", "x.ssa", "--pases", "dce"], "there is no flag `--pases`; did you mean `--passes`?"),
@@ -165,3 +166,23 @@ def test_python_without_documentation_strings() -> None:
     done = subprocess.run([sys.executable, "-OO", "-m", "tlc", "x.tl"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "run without `-OO`" in done.stderr
+
+
+STARTED = """
+import os, signal, sys
+from tlc.driver import start
+
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "tlc.driver.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Finder())
+start.entry()
+"""
+
+
+def test_control_c_while_tlc_is_being_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: stopped by Ctrl-C\n")

@@ -227,6 +227,10 @@ def test_a_kernel_that_leaves_its_buffers(write, capsys: Text) -> None:
     assert error(capsys, 3, path).startswith("error[E1001]: ")
     path = write("worse.tk", "kernel e(y: out f32[n], n: i64) {\n  y[0] = z\n}\n")
     assert error(capsys, 3, path).startswith("error[E0101]: `z` is not defined\n --> worse.tk:2:10\n")
+    path = write("width.tk", "kernel e(y: out i64[4]) {\n  vector<four> l in 0..4 { y[l] = 1 }\n}\n")
+    assert error(capsys, 3, path).startswith("error[E0101]: expected a number, found `four`\n --> width.tk:2:10\n")
+    path = write("fresh.tk", "kernel e(y: out i64[]) {\n  local a: i64[4]\n  y[] = a[1]\n}\n")
+    assert "kernel `e` reads local memory before it is written, or" in error(capsys, 3, path)
     assert "each buffer" not in error(capsys, 2, write("d.tk", DOUBLE), "--n", "-1")
 
 
