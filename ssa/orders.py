@@ -61,6 +61,8 @@ def _factored(instr: Instr, module: Module) -> Instr | None:
     if len(region.blocks) != 1 or instr.result.type.elem not in (Elem.F32, Elem.F64):
         return None
     (block,) = region.blocks
+    if block.terminator.op != "yield":  # every element stops
+        return None
     (old,) = block.terminator.operands
     outer = _own(old, block)
     if outer is not None and outer.op == "select":

@@ -72,5 +72,5 @@ def test_json(case: Case) -> None:
 def test_every_code_of_the_parser_and_the_checker_is_shown() -> None:
     shown = {d.code for case in cases("ui", "*.tl") for d in diagnostics(case)}
     elsewhere = {"E0208", "E0940", "E0941", "E0960", "E0961"}  # needs two files, or a later stage
-    not_yet = {code for code in ERRORS if code.startswith("E09")}
-    assert {code for code in ERRORS if code.startswith("E")} - elsewhere - not_yet - shown == set()
+    other = {code for code in ERRORS if code.startswith(("E09", "E10"))}  # what is not there yet, and texts of intermediate forms
+    assert {code for code in ERRORS if code.startswith("E")} - elsewhere - other - shown == set()
