@@ -168,7 +168,10 @@ class Numba:
 def _serve(connection: Connection) -> None:
     turn: Turn | None = None
     while True:
-        name = connection.recv()
+        try:
+            name = connection.recv()
+        except EOFError:  # the measuring process has ended
+            return
         if name:
             turn = fresh_numba(name)
             connection.send((turn()[1], turn()[1]))

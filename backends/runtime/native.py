@@ -71,15 +71,14 @@ class Native:
             finally:
                 finished.set()
 
-        thread = _thread(body)
+        thread = threading.Thread(target=body, name="tl-main", daemon=True)
         try:
+            _start(thread)
             while not finished.wait(PATIENCE):
                 pass
-        except KeyboardInterrupt:
-            while not finished.is_set():
+        except KeyboardInterrupt:  # it may come while the thread is being started
+            while not finished.wait(PATIENCE) and thread.ident is not None:
                 self.interrupt()
-                finished.wait(PATIENCE)
-            thread.join()
             raise
         thread.join()
         if status[0]:
@@ -168,12 +167,10 @@ def _loaded(executable: Executable) -> _Loaded:
     return load(executable.objects.values(), executable.tables.foreign)
 
 
-def _thread(body: Callable[[], None]) -> threading.Thread:
+def _start(thread: threading.Thread) -> None:
     """Start a thread with the large stack."""
     before = threading.stack_size(STACK)
     try:
-        thread = threading.Thread(target=body, name="tl-main", daemon=True)
         thread.start()
     finally:
         threading.stack_size(before)
-    return thread
