@@ -1,25 +1,16 @@
 """A training step of the convolutional MNIST network (`programs/mnist_cnn.tl`: 1-16-32 channels, batch 64, gradient descent),
 beside PyTorch, plain and channels-last, and JAX: `python benchmarks/cnn_step.py`.
 
-Each contestant runs in a process of its own, and they take turns. A figure is the median of the medians that the processes print, in
-ms, with the least step of all; the ratio is the peer's median by ours. Our step gathers its batch from the data, which the peers find
-ready. `--python` names an interpreter that has the peers; those that it has not are left out.
+How it is timed: `beside.py`. Our step gathers its batch from the data, which the peers find ready.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
+from beside import Step, main
 
-HERE = Path(__file__).parent
 ROUNDS, STEPS, BATCH, RATE = 10, 15, 64, 1e-2
 
 
@@ -28,7 +19,7 @@ def batches() -> tuple[np.ndarray, np.ndarray]:
     return rng.random((STEPS, BATCH, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, (STEPS, BATCH))
 
 
-def torch_step(threads: int, channels_last: bool = False) -> Callable[[int], object]:
+def torch_step(threads: int, channels_last: bool = False) -> Step:
     import torch
     from torch import nn
 
@@ -49,7 +40,7 @@ def torch_step(threads: int, channels_last: bool = False) -> Callable[[int], obj
     return step
 
 
-def jax_step(threads: int) -> Callable[[int], object]:
+def jax_step(threads: int) -> Step:
     """Channels last, which JAX is faster with. The environment sets the threads."""
     import jax
     import jax.numpy as jnp
@@ -81,60 +72,12 @@ def jax_step(threads: int) -> Callable[[int], object]:
     return step
 
 
-PEERS: dict[str, Callable[[int], Callable[[int], object]]] = {
+PEERS: dict[str, Callable[[int], Step]] = {
     "torch": torch_step,
     "torch-cl": lambda threads: torch_step(threads, channels_last=True),
     "jax": jax_step,
 }
 
 
-def time_peer(name: str, threads: int) -> None:
-    """In a process of its own: print the median and the least time of a step in ms, over rounds, as our program does."""
-    step = PEERS[name](threads)
-    for i in range(STEPS):
-        step(i)
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for i in range(STEPS):
-            step(i)
-        times.append((time.perf_counter() - start) / STEPS * 1e3)
-    print(statistics.median(times), min(times))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Times a training step of the convolutional MNIST network beside PyTorch and JAX.")
-    parser.add_argument("--turns", type=int, default=3, help="processes of each contestant (default 3)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each contestant (default 1)")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers (default: this one)")
-    parser.add_argument("--peer", choices=sorted(PEERS), help="only time this peer, in this process")
-    args = parser.parse_args()
-    if args.peer:
-        return time_peer(args.peer, args.threads)
-    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(args.threads))
-    env = {**os.environ, **counts, "JAX_PLATFORMS": "cpu"}
-    if args.threads == 1:
-        env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[: args.threads]))
-    program = [str(HERE / "cnn_step.tl"), "--rounds", str(ROUNDS), "--steps", str(STEPS)]
-    commands = {"tlc": [sys.executable, "-m", "tlc", "--threads", str(args.threads), *program]}
-    commands |= {name: [args.python, __file__, "--peer", name, "--threads", str(args.threads)] for name in PEERS}
-    found: dict[str, list[tuple[float, float]]] = {}
-    for _ in range(args.turns):
-        for name, command in commands.items():
-            done = subprocess.run(["taskset", "-c", cpus, *command], env=env, capture_output=True, text=True, check=False)
-            if done.returncode and "No module named" in done.stderr:
-                continue  # a peer that is not installed
-            done.check_returncode()
-            median, least = map(float, done.stdout.split())
-            found.setdefault(name, []).append((median, least))
-    ours = statistics.median(m for m, _ in found["tlc"])
-    print(f"{'':8} {'median':>9} {'least':>9}   median / tlc")
-    for name, figures in found.items():
-        median, least = statistics.median(m for m, _ in figures), min(b for _, b in figures)
-        print(f"{name:8} {median:6.3f} ms {least:6.3f} ms   {median / ours:.2f}")
-    return None
-
-
 if __name__ == "__main__":
-    main()
+    main(__file__, "a training step of the convolutional MNIST network", PEERS, ROUNDS, STEPS)

@@ -1,25 +1,15 @@
 """A training step of the MNIST network (784-256-10, batch 128, Adam), beside PyTorch and JAX: `python benchmarks/mnist_step.py`.
 
-Each contestant runs in a process of its own, on one thread, and they take turns. A figure is the median of the medians that the
-processes print, in ms, with the least step of all; the ratio is the peer's median by ours. Our step gathers its batch from the
-data, which the peers find ready. The peers are left out where they are not installed.
+How it is timed: `beside.py`. Our step gathers its batch from the data, which the peers find ready.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
+from beside import Step, main
 
-HERE = Path(__file__).parent
 ROUNDS, STEPS, BATCH, HIDDEN = 20, 60, 128, 256
 
 
@@ -28,11 +18,11 @@ def batches() -> tuple[np.ndarray, np.ndarray]:
     return rng.random((STEPS, BATCH, 784), dtype=np.float32), rng.integers(0, 10, (STEPS, BATCH))
 
 
-def torch_step() -> Callable[[int], object]:
+def torch_step(threads: int) -> Step:
     import torch
     from torch import nn
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     net = nn.Sequential(nn.Linear(784, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10))
     optimizer = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
     xs, ys = (torch.from_numpy(a) for a in batches())
@@ -45,7 +35,7 @@ def torch_step() -> Callable[[int], object]:
     return step
 
 
-def jax_step() -> Callable[[int], object]:
+def jax_step(_: int) -> Step:
     import jax
     import jax.numpy as jnp
 
@@ -78,49 +68,8 @@ def jax_step() -> Callable[[int], object]:
     return step
 
 
-PEERS: dict[str, Callable[[], Callable[[int], object]]] = {"torch": torch_step, "jax": jax_step}
-
-
-def time_peer(name: str) -> None:
-    """In a process of its own: print the median and the least time of a step in ms, over rounds, as our program does."""
-    step = PEERS[name]()
-    for i in range(STEPS):
-        step(i)
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for i in range(STEPS):
-            step(i)
-        times.append((time.perf_counter() - start) / STEPS * 1e3)
-    print(statistics.median(times), min(times))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Times a training step of the MNIST network beside PyTorch and JAX.")
-    parser.add_argument("--turns", type=int, default=3, help="processes of each contestant (default 3)")
-    parser.add_argument("--peer", choices=sorted(PEERS), help="only time this peer, in this process")
-    args = parser.parse_args()
-    if args.peer:
-        return time_peer(args.peer)
-    one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    env = {**os.environ, **one, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    cpu = min(os.sched_getaffinity(0))
-    commands = {"tlc": [sys.executable, "-m", "tlc", str(HERE / "mnist_step.tl"), "--rounds", str(ROUNDS), "--steps", str(STEPS)]}
-    commands |= {name: [sys.executable, __file__, "--peer", name] for name in PEERS if find_spec(name)}
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-    for _ in range(args.turns):
-        for name, command in commands.items():
-            pinned = ["taskset", "-c", str(cpu), *command]
-            done = subprocess.run(pinned, env=env, capture_output=True, text=True, check=True)
-            median, least = map(float, done.stdout.split())
-            found[name].append((median, least))
-    ours = statistics.median(m for m, _ in found["tlc"])
-    print(f"{'':8} {'median':>9} {'least':>9}   median / tlc")
-    for name, figures in found.items():
-        median, least = statistics.median(m for m, _ in figures), min(b for _, b in figures)
-        print(f"{name:8} {median:6.3f} ms {least:6.3f} ms   {median / ours:.2f}")
-    return None
+PEERS: dict[str, Callable[[int], Step]] = {"torch": torch_step, "jax": jax_step}
 
 
 if __name__ == "__main__":
-    main()
+    main(__file__, "a training step of the MNIST network", PEERS, ROUNDS, STEPS)
