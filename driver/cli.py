@@ -212,7 +212,9 @@ def _emit(request: Request) -> int:
         part = excerpt(text, function)
         if not part:
             names = [name for name, _ in definitions(text)]
-            raise UsageError(f"there is no function `{function}` in `{stage}`{flag.near(function, names)}; there are {', '.join(names)}")
+            gone = "; what is called in few places becomes part of its callers" if stage not in ("ast", "typed", "cfg") else ""
+            hint = flag.near(function, names) or gone
+            raise UsageError(f"there is no function `{function}` in `{stage}`{hint}; there are {', '.join(names)}")
         text = part
     print(text)
     return OK

@@ -161,7 +161,8 @@ def read_source(path: str, suffix: str = ".tl") -> Source:
     from tlc.frontend.source import Source
 
     if not path.endswith(suffix):
-        raise UsageError(f"`{path}` is no program: its name does not end in `{suffix}`")
+        what = {".tl": "a program", ".ssa": "a file of SSA"}.get(suffix, f"a file of `{suffix}`")
+        raise UsageError(f"`{path}` is not {what}: its name does not end in `{suffix}`")
     try:
         return Source(path, Path(path).read_bytes().decode("utf-8"))
     except UnicodeDecodeError as error:

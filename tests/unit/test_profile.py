@@ -335,7 +335,7 @@ def test_a_page_without_kernels_has_a_plot_too() -> None:
     [
         (["profile"], "`tlc profile` needs a program"),
         (["profile", "missing.tl"], "cannot read `missing.tl`: no such file or directory"),
-        (["profile", "x.py"], "`x.py` is no program: its name does not end in `.tl`"),
+        (["profile", "x.py"], "`x.py` is not a program: its name does not end in `.tl`"),
         (["profile", "--jsn", "a", "x.tl"], "there is no flag `--jsn`; did you mean `--json`?"),
         (["profile", "--json"], "`--json` needs a value, text: `--json VALUE`"),
         (
