@@ -76,14 +76,16 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
     def optimize(level: int) -> None:
         watch.passes(module, passes.chosen(passes.LEVELS, level, options.passes), options)
 
-    optimize(2 if differentiates(module) else options.level)  # a derivative follows the form of the code, which sets the order of its sums
+    differentiated = differentiates(module)
+    watch.passes(module, passes.LEVELS[0], options)
     if not options.strict:
-        step(factor)
+        step(factor)  # of what every level sees alike: it sets the order of sums
+    optimize(2 if differentiated else options.level)  # a derivative follows the form of the code, which sets the order of its sums
     step(flatten)  # derivatives want scalar regions: one rule for a load then covers every comprehension
     step(differentiate)
     if options.strict:
         make_strict(module)  # the reductions that derivatives are made of
-    else:
+    elif differentiated:
         step(factor)  # and these
     optimize(options.level)
     step(flatten)  # what a lifted derivative brought

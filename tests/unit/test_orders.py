@@ -33,12 +33,34 @@ def test_factors_that_do_not_depend_on_the_index(body: str, strict: bool) -> Non
         assert [e.op for e in terms] == ["load", "load"]
 
 
-def test_every_level_gives_the_same_bits() -> None:
-    text = "fn main(s: f32 = 3.0) { let (a, b) = (for[i < 99] sin(f32(i)), for[i < 99] cos(f32(i)))\n print(sum[k] a[k] * b[k] / s) }"
+FORMS = (
+    "a[k] * b[k] / s",
+    "(a[k] * 1.0) / s",
+    "(a[k] / 1.0) * s",
+    "-(-(a[k] * b[k])) / s",
+    "(if s > 0.1 { a[k] * b[k] } else { 0.0 }) / s",
+    "if k % 3 == 0 { a[k] * b[k] } else { 0.0 }",
+    "where(k % 2 == 0, a[k] * b[k], 0.0)",
+    "scaled(a[k] * b[k], s)",
+)
+
+
+@pytest.mark.parametrize("body", FORMS)
+@pytest.mark.parametrize("what", ["total(a, b, s)", "sum(grad(total)(a, b, s))", "grad(total)(a, b, s, wrt = s)"])
+def test_every_level_gives_the_same_bits(body: str, what: str) -> None:
+    """What leaves a sum is decided on the code that all levels see, before any of them changes it."""
+    text = f"""
+fn scaled(x: f32, s: f32) -> f32 = if s > 0.5 {{ x / s }} else {{ x }}
+fn total(a: f32[n], b: f32[n], s: f32) -> f32 = sum[k < n] {body}
+fn main(s: f32 = 0.37) {{
+  let (a, b) = (for[i < 777] sin(f32(i)), for[i < 777] cos(f32(i)))
+  print({what})
+}}
+"""
     program = pipeline.front(Source("test.tl", text))
     seen = set()
     for level in (0, 1, 2):
         services = Recorder()
-        Native(pipeline.build(program, Options(level, flags={"s": 3.0}), {}), services).run()
+        Native(pipeline.build(program, Options(level, flags={"s": 0.37}), {}), services).run()
         seen.add("".join(services.lines))
     assert len(seen) == 1
