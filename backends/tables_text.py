@@ -14,13 +14,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-from typing import NoReturn
 
 from tlc.backends.program import Extern, Foreign, Site, Tables, Template
-from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.ir import Type
+from tlc.ssa.tokens import fail
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _LINE = re.compile(r"(?:string|template|site|extern|foreign)\b")
@@ -72,7 +71,7 @@ def _row(tables: Tables, line: str, span: Span) -> None:
     kind = line.partition(" ")[0]
     found = _FORMS[kind].fullmatch(line)
     if found is None:
-        _fail(span, f"this is no row of {kind}s; one reads `{_EXAMPLES[kind]}`")
+        fail(span, f"this is no row of {kind}s; one reads `{_EXAMPLES[kind]}`")
     words = found.groups("")
     try:
         match kind:
@@ -93,12 +92,12 @@ def _row(tables: Tables, line: str, span: Span) -> None:
                 params = tuple(Elem(word) for word in _list(words[1]))
                 tables.foreign[Foreign(json.loads(words[0]), params, Elem(words[2]) if words[2] else None)] = None
     except (ValueError, SyntaxError) as error:
-        _fail(span, f"this row cannot be read: {str(error).splitlines()[0]}")
+        fail(span, f"this row cannot be read: {str(error).splitlines()[0]}")
 
 
 def _numbered(text: str, expected: int, span: Span) -> None:
     if int(text) != expected:
-        _fail(span, f"row {text} stands where row {expected} belongs")
+        fail(span, f"row {text} stands where row {expected} belongs")
 
 
 def _list(text: str) -> list[str]:
@@ -114,7 +113,3 @@ def _parsed(text: str) -> tuple[Type, ...]:
             raise ValueError(f"`{word}` is no type")
         out.append(Type(Elem(elem), rank.count("_")))
     return tuple(out)
-
-
-def _fail(span: Span, message: str) -> NoReturn:
-    raise CompileError([Diagnostic("E0101", message, span)])

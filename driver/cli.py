@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tlc.driver import flags as flag
 from tlc.driver import report
 from tlc.driver.file_commands import EMIT, RUN, opt
-from tlc.driver.flags import HelpAsked, UsageError, Value
+from tlc.driver.flags import HelpAsked, UsageError
 from tlc.driver.profile_command import FLAGS as PROFILE_FLAGS
 from tlc.driver.profile_command import profile
 from tlc.driver.request import (
@@ -32,7 +32,8 @@ from tlc.driver.request import (
     USAGE,
     Command,
     Request,
-    flag_values,
+    checked,
+    main_flags,
     read_source,
     refuse,
 )
@@ -40,7 +41,6 @@ from tlc.frontend.diagnostics import CompileError
 
 if TYPE_CHECKING:
     from tlc.frontend.source import Source
-    from tlc.frontend.typed import Program
     from tlc.ssa.world import Services
 
 # ---------------------------------------------------------------- the entry
@@ -134,8 +134,8 @@ def _run(request: Request) -> int:
 def _interpret(request: Request, source: Source, args: list[str], services: Services) -> None:
     from tlc.driver import pipeline
 
-    program = _front(request, source)
-    values = _main_flags(source.path, program, args)
+    program = checked(request, source)
+    values = main_flags(source.path, program, args)
     if values is not None:
         pipeline.interpret(program, request.options(values), services)
 
@@ -154,8 +154,8 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
 
         watch = request.watch()
         with watch.stage("front"):
-            program = _front(request, source)
-        values = _main_flags(source.path, program, args)
+            program = checked(request, source)
+        values = main_flags(source.path, program, args)
         if values is None:
             return
         executable = pipeline.build(program, request.options(values), kept, watch)
@@ -163,16 +163,6 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
         if not program.warnings:  # they are said again each time
             kept.keep(command, executable, program.sources)
     Native(executable, services, request.threads).run()
-
-
-def _front(request: Request, source: Source) -> Program:
-    """The checked program, when its warnings are said."""
-    from tlc.driver import pipeline
-
-    program = pipeline.front(source)
-    if program.warnings:
-        report.diagnostics(program.warnings, request.form)
-    return program
 
 
 def _check(request: Request) -> int:
@@ -183,7 +173,7 @@ def _check(request: Request) -> int:
     status = OK
     for source in sources:
         try:
-            _front(request, source)
+            checked(request, source)
         except CompileError as error:
             report.diagnostics(error.diagnostics, request.form)
             status = COMPILE
@@ -229,13 +219,16 @@ def _emit_program(request: Request, stage: str, words: list[str]) -> str | None:
     source = read_source(path)
     if stage == "tokens":
         return token_text(source)
-    values = None
-    if args or stage not in EARLY_STAGES:
-        values = _main_flags(path, pipeline.front(source), args)
-        if values is None:
-            return None
+    if not args and stage in EARLY_STAGES:
+        return pipeline.early_text(source, stage)
+    program = pipeline.front(source)
+    values = main_flags(path, program, args)
+    if values is None:
+        return None
+    if stage in EARLY_STAGES:
+        return pipeline.early_text(source, stage)
     watch = request.watch()
-    text = pipeline.emit(source, stage, request.options(values), watch)
+    text = pipeline.stage_text(program, stage, request.options(values), path, watch)
     watch.say()
     return text
 
@@ -336,13 +329,6 @@ COMMANDS = (
 # fmt: on
 
 # ---------------------------------------------------------------- helpers
-
-
-def _main_flags(path: str, program: Program, args: Sequence[str]) -> dict[str, Value] | None:
-    """The values for main's parameters; None after printing them for `--help`."""
-    if program.main is None:
-        raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
-    return flag_values(path, flag.of_main(program.flags), args, program.doc)
 
 
 def _answer(error: BaseException, argv: Sequence[str], form: str) -> int:

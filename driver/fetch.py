@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
-import tempfile
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,21 +47,12 @@ def is_whole(path: Path, file: DataFile) -> bool:
 
 def fetch(file: DataFile, mirrors: Sequence[str], path: Path, tick: Tick) -> None:
     """Put the file at `path`, in place of what was there. Raises FetchError; then nothing there has changed."""
-    temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=disk_cache.TEMPORARY)
-        with os.fdopen(handle, "wb") as out:
+        with disk_cache.replacing(path, disk_cache.TEMPORARY, public=True) as out:
             _from_a_mirror(file, mirrors, out, tick)
-        os.chmod(temporary, 0o666 & ~_umask())  # `mkstemp` lets nobody else read
-        os.replace(temporary, path)
-        temporary = ""
     except OSError as error:
         raise FetchError(f"cannot write {path}: {_reason(error)}") from error
-    finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)
 
 
 def _from_a_mirror(file: DataFile, mirrors: Sequence[str], out: IO[bytes], tick: Tick) -> None:
@@ -133,9 +121,3 @@ def _reason(error: Any) -> str:
     if isinstance(inner, TimeoutError):
         return f"no answer for {TIMEOUT:.0f} seconds"
     return str(getattr(inner, "strerror", None) or inner or type(inner).__name__).lower()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -145,15 +145,10 @@ def hosts() -> tuple[str, ...]:
     return ("llvm",) if cpu.missing_for_own_code() else ("llvm", "x86")
 
 
-def emit(source: Source, stage: str, options: Options, watch: Watch = NOBODY) -> str:
-    """The text of one stage, from `ast` on."""
+def early_text(source: Source, stage: str) -> str:
+    """The text of `ast` or `typed`, which no option changes."""
     tree = parse(source)
-    if stage == "ast":
-        return ast_text.dump(tree)
-    program = check(tree)
-    if stage == "typed":
-        return typed_text.print_program(program)
-    return stage_text(program, stage, options, source.path, watch)
+    return ast_text.dump(tree) if stage == "ast" else typed_text.print_program(check(tree))
 
 
 def stage_text(program: Program, stage: str, options: Options, title: str, watch: Watch = NOBODY) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tlc.driver import flags as flag
 from tlc.driver import whole_file
 from tlc.driver.flags import Flag, UsageError, Value
-from tlc.driver.request import OK, Request, flag_values, read_source
+from tlc.driver.request import OK, Request, checked, main_flags, read_source
 from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:
@@ -39,15 +39,10 @@ def profile(request: Request) -> int:
     for name in ("json", "html"):
         if own[name]:
             whole_file.check_writable(str(own[name]))
-    from tlc.driver import pipeline, report
     from tlc.driver.profile import Command
 
-    program = pipeline.front(source)
-    if program.warnings:
-        report.diagnostics(program.warnings, request.form)
-    if program.main is None:
-        raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
-    values = flag_values(path, flag.of_main(program.flags), args, program.doc)
+    program = checked(request, source)
+    values = main_flags(path, program, args)
     if values is None:
         return OK
     found, failure = _run(request, program, Command(path, tuple(args), values, str(request.flags["host"])))

@@ -17,6 +17,7 @@ from tlc.frontend.types import Elem
 if TYPE_CHECKING:
     from tlc.driver.watch import Watch
     from tlc.frontend.source import Source
+    from tlc.frontend.typed import Program
     from tlc.tensor.fuse import Decision
 
 OK, FAILED, USAGE, COMPILE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -169,6 +170,23 @@ def read_source(path: str, suffix: str = ".tl") -> Source:
         raise UsageError(f"`{path}` is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from None
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {(error.strerror or str(error)).lower()}") from None
+
+
+def checked(request: Request, source: Source) -> Program:
+    """The checked program, when its warnings are said."""
+    from tlc.driver import pipeline
+
+    program = pipeline.front(source)
+    if program.warnings:
+        report.diagnostics(program.warnings, request.form)
+    return program
+
+
+def main_flags(path: str, program: Program, args: Sequence[str]) -> dict[str, Value] | None:
+    """The values for main's parameters; None after printing them for `--help`."""
+    if program.main is None:
+        raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
+    return flag_values(path, flag.of_main(program.flags), args, program.doc)
 
 
 def flag_values(path: str, flags: Sequence[Flag], args: Sequence[str], about: str = "") -> dict[str, Value] | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from tlc.driver.flags import UsageError
+from tlc.frontend import disk_cache
 
 
 def check_writable(path: str) -> None:
@@ -23,19 +22,8 @@ def check_writable(path: str) -> None:
 
 def write(path: str, text: str) -> None:
     """Put the text there, in place of what was there. Raises `UsageError` where that cannot be done; then nothing has changed."""
-    temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=Path(path).parent, prefix=f".{Path(path).name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # `mkstemp` lets nobody else read
-        os.replace(temporary, path)
-        temporary = ""
+        with disk_cache.replacing(Path(path), f".{Path(path).name}.", public=True) as out:
+            out.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None
-    finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)

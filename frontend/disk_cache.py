@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 TEMPORARY = ".tmp-"  # how the names of unfinished files begin
 NOWHERE = Path(os.devnull)  # a folder in which nothing can be kept
@@ -37,18 +39,35 @@ def read(path: Path) -> bytes | None:
 
 def write(path: Path, payload: bytes) -> None:
     """Keep `payload` there, in place of what was there before."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, TEMPORARY) as file:
+            file.write(hashlib.sha256(payload).digest() + payload)
+
+
+def umask() -> int:
+    """What files of this process are not to allow."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def replacing(path: Path, prefix: str, public: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `path` when all is written; if anything comes between, nothing there has changed.
+    `public`: others may read it, as they may what programs write. Raises OSError.
+    """
     import tempfile
 
     temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
         with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(payload).digest() + payload)
+            yield file
+        if public:
+            os.chmod(temporary, 0o666 & ~umask())  # `mkstemp` lets nobody else read
         os.replace(temporary, path)
         temporary = ""
-    except OSError:
-        pass
     finally:
         if temporary:
             with suppress(OSError):

@@ -25,9 +25,8 @@ the results. Spans are those of the callee: a failing `check` points at its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tlc.opt.regions import regions
+from tlc.ssa.calls import NAMED, callee_of, callees, components, reached
 from tlc.ssa.clone import clone_blocks
 from tlc.ssa.edit import remove_unreachable
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, drop_block, erase, jump, walk
@@ -41,73 +40,16 @@ def inline(module: Module) -> None:
     remove_unused(module)
 
 
-def callees(function: Function, ops: tuple[str, ...] = ("call", "grad")) -> list[str]:
-    """The functions that a function names, in textual order, each once."""
-    found: dict[str, None] = {}
-    for i in walk(function.body):
-        if i.op in ops:
-            found[_callee(i)] = None
-    return list(found)
-
-
-def components(module: Module) -> list[list[str]]:
-    """The strongly connected components of the call graph, callees first (Tarjan 1972)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-    for root in module.functions:
-        if root in index:
-            continue
-        work: list[tuple[str, Iterator[str]]] = []
-
-        def enter(name: str, work: list[tuple[str, Iterator[str]]] = work) -> None:
-            index[name] = low[name] = len(index)
-            stack.append(name)
-            work.append((name, iter(callees(module.functions[name]))))
-
-        enter(root)
-        while work:
-            name, rest = work[-1]
-            for callee in rest:
-                if callee not in index:
-                    enter(callee)
-                    break
-                if callee in stack:
-                    low[name] = min(low[name], index[callee])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == index[name]:
-                    at = stack.index(name)
-                    found.append(stack[at:])
-                    del stack[at:]
-    return found
-
-
 def remove_unused(module: Module) -> None:
     """Remove the functions that `main` does not reach (all are kept in a module without `main`)."""
     if "main" not in module.functions:
         return
-    needed = {"main": None}
-    work = ["main"]
-    while work:
-        for name in callees(module.functions[work.pop()]):
-            if name not in needed:
-                needed[name] = None
-                work.append(name)
+    needed = reached(module, ["main"], NAMED)
     for name, f in list(module.functions.items()):
         if name not in needed:
             for block in f.blocks:
                 drop_block(block)
             del module.functions[name]
-
-
-def _callee(instr: Instr) -> str:
-    name = instr.attrs["callee"]
-    assert isinstance(name, str)
-    return name
 
 
 SMALL = 24  # instructions, constants aside
@@ -122,10 +64,10 @@ def inline_small(module: Module) -> None:
             work = list(f.blocks)
             while work:
                 block = work.pop()
-                call = next((i for i in block.instrs if i.op == "call" and _callee(i) in small), None)
+                call = next((i for i in block.instrs if i.op == "call" and callee_of(i) in small), None)
                 if call is not None:
-                    work.append(inline_call(call, module.functions[_callee(call)]))
-            if len(component) == 1 and name not in callees(f) and weight(f) <= SMALL:
+                    work.append(inline_call(call, module.functions[callee_of(call)]))
+            if len(component) == 1 and name not in callees(f, NAMED) and weight(f) <= SMALL:
                 small.add(name)
 
 
@@ -140,7 +82,7 @@ class _Inlining:
 
     def run(self) -> None:
         for component in self.order:
-            if len(component) > 1 or component[0] in callees(self.module.functions[component[0]], ("call",)):
+            if len(component) > 1 or component[0] in callees(self.module.functions[component[0]]):
                 self.stay.update(component)
             for name in component:
                 f = self.module.functions[name]
@@ -154,11 +96,11 @@ class _Inlining:
         work = list(region.blocks)
         while work:
             block = work.pop()
-            call = next((i for i in block.instrs if i.op == "call" and _callee(i) not in stay), None)
+            call = next((i for i in block.instrs if i.op == "call" and callee_of(i) not in stay), None)
             if call is None:
                 continue
             at = region.blocks.index(block)
-            rest = inline_call(call, self.module.functions[_callee(call)])
+            rest = inline_call(call, self.module.functions[callee_of(call)])
             work += region.blocks[at : region.blocks.index(rest) + 1] if self.large else [rest]
         remove_unreachable(region)
 
@@ -176,26 +118,19 @@ def is_scalar(function: Function) -> bool:
 
 def _copies(module: Module, order: list[list[str]]) -> dict[str, int]:
     """How many copies of each function inlining would leave: one for each path of calls to it."""
-    called = {name for f in module.functions.values() for name in callees(f)}
+    called = {name for f in module.functions.values() for name in callees(f, NAMED)}
     copies = {name: int(name == "main" or name not in called) for name in module.functions}
     for component in reversed(order):
         for name in component:
             for i in walk(module.functions[name].body):
-                if i.op in ("call", "grad") and _callee(i) not in component:
-                    copies[_callee(i)] += copies[name]
+                if i.op in ("call", "grad") and callee_of(i) not in component:
+                    copies[callee_of(i)] += copies[name]
     return copies
 
 
-def _differentiated(module: Module) -> set[str]:
+def _differentiated(module: Module) -> dict[str, None]:
     """The functions that a derivative is made of."""
-    work = [_callee(i) for f in module.functions.values() for i in walk(f.body) if i.op == "grad"]
-    found: set[str] = set()
-    while work:
-        name = work.pop()
-        if name not in found:
-            found.add(name)
-            work += callees(module.functions[name])
-    return found
+    return reached(module, [callee_of(i) for f in module.functions.values() for i in walk(f.body) if i.op == "grad"], NAMED)
 
 
 def inline_call(call: Instr, callee: Function) -> Block:

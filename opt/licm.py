@@ -31,7 +31,7 @@ from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, Place
 from tlc.opt.dims import Sizes
 from tlc.opt.facts import Facts
-from tlc.opt.loop_shape import enter_by_one_block, may_rotate, rotate, sure_to_come
+from tlc.opt.loop_shape import enter_by_one_block, is_outside, may_rotate, rotate, sure_to_come
 from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.ir import Block, Function, Instr, Module, Value
@@ -140,7 +140,7 @@ class _Motion:
         return may_rotate(self.loop) and any(i not in self.early and not self.harmless(i) for i in self.moving)
 
     def can_move(self, instr: Instr, block: Block) -> bool:
-        if not all(v in self.values or self.outside(v) for v in instr.operands) or instr.regions:
+        if not all(v in self.values or is_outside(v, self.blocks) for v in instr.operands) or instr.regions:
             return False
         if instr.op == "dim":
             return True
@@ -151,12 +151,6 @@ class _Motion:
         if instr.op in COSTLY and not all(self.tree.dominates(block, latch) for latch in self.loop.latches):
             return False
         return self.harmless(instr) or (self.loads and instr in self.sure)
-
-    def outside(self, value: Value) -> bool:
-        if const_of(value) is not None:
-            return True
-        home = value.owner if isinstance(value.owner, Block) else value.owner.block
-        return home not in self.blocks
 
     def harmless(self, instr: Instr) -> bool:
         """Whether the instruction may be computed even if the loop does not run."""
@@ -170,7 +164,7 @@ class _Motion:
         known = const_of(value)
         if known is not None:
             return known != 0
-        if not self.entered or not self.outside(value):
+        if not self.entered or not is_outside(value, self.blocks):
             return False
         ranges = [self.facts.ranges.at(value, place) for place in self.entered]
         return all(r is not None and (r[0] > 0 or r[1] < 0) for r in ranges)
@@ -178,7 +172,7 @@ class _Motion:
     def in_range(self, load: Instr) -> bool:
         """Whether the position of a load is proved to lie in its tensor wherever the loop is entered."""
         tensor, position = load.operands
-        if const_of(position) is None and (position in self.values or not self.outside(position)):
+        if const_of(position) is None and (position in self.values or not is_outside(position, self.blocks)):
             return False
         size = self.sizes.of(tensor)
         return size is not None and bool(self.entered) and all(self.within(position, size, place) for place in self.entered)

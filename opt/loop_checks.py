@@ -32,7 +32,7 @@ from tlc.opt.checks import conjuncts
 from tlc.opt.conditions import END, Place
 from tlc.opt.facts import COMPARISONS, Facts, Linear, Proof
 from tlc.opt.licm import hoist_scalars
-from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, may_rotate, region_of, rotate
+from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, is_outside, may_rotate, region_of, rotate
 from tlc.opt.ranges import EXTENT, WHOLE, fits
 from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import clone_instr
@@ -119,8 +119,8 @@ class _Checks:
 
     def read_from_outside(self) -> list[Value]:
         """The `i64` from outside that the loop computes with."""
-        instrs = [i for b in self.loop.blocks for i in b.instrs if i.op in _ARITHMETIC]
-        return list(dict.fromkeys(v for i in instrs for v in i.operands if v.type == I64 and const_of(v) is None and self.is_outside(v)))
+        operands = [v for b in self.loop.blocks for i in b.instrs if i.op in _ARITHMETIC for v in i.operands]
+        return list(dict.fromkeys(v for v in operands if v.type == I64 and const_of(v) is None and is_outside(v, self.blocks)))
 
     def is_narrow(self, value: Value, place: Place) -> bool:
         r = self.facts.ranges.at(value, place)
@@ -140,7 +140,7 @@ class _Checks:
             goals = self.goals(cond)
             if goals is None:
                 owner = cond.owner
-                if self.is_outside(cond) or (isinstance(owner, Instr) and all(map(self.is_outside, owner.operands))):
+                if is_outside(cond, self.blocks) or (isinstance(owner, Instr) and all(is_outside(v, self.blocks) for v in owner.operands)):
                     bools.append(cond)
                     continue
                 return None
@@ -164,7 +164,7 @@ class _Checks:
         found: list[Linear] = []
 
         def accept(form: Linear) -> bool:
-            if not form.terms or not all(map(self.is_outside, form.terms)) or not all(a.type == I64 for a in form.terms):
+            if not form.terms or not all(is_outside(v, self.blocks) for v in form.terms) or not all(a.type == I64 for a in form.terms):
                 return False
             found.append(form)
             return True
@@ -185,12 +185,6 @@ class _Checks:
             return {}
         source, edge = outside[0]
         return dict(zip(self.loop.header.params, source.terminator.args(edge), strict=True))
-
-    def is_outside(self, value: Value) -> bool:
-        if const_of(value) is not None:
-            return True
-        home = value.owner if isinstance(value.owner, Block) else value.owner.block
-        return home not in self.blocks
 
     # ------------------------------------------------------------ early
 

@@ -5,7 +5,10 @@ Requires SSA. Each changes the graph, so trees and loops are to be found anew.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import clone_blocks, clone_instr
 from tlc.ssa.edit import edges_into, redirect
 from tlc.ssa.ir import Block, Instr, Region, Terminator, Value, jump
@@ -46,6 +49,12 @@ def defined_in(blocks: list[Block]) -> list[Value]:
         for i in b.instrs:
             out += i.results
     return out
+
+
+def is_outside(value: Value, blocks: Collection[Block]) -> bool:
+    """Whether a value is none that the blocks of a loop define, or a constant."""
+    home = value.owner if isinstance(value.owner, Block) else value.owner.block
+    return home not in blocks or const_of(value) is not None
 
 
 def used_outside(values: list[Value], blocks: set[Block]) -> list[Value]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.opt.loop_shape import enter_by_one_block
+from tlc.opt.loop_shape import enter_by_one_block, is_outside
 from tlc.opt.polynomials import Monomial, Polynomial, Polynomials, wrapped
 from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
@@ -115,14 +115,8 @@ class _Reduction:
         owner = passed.owner
         if isinstance(owner, Instr) and owner.op == "add" and param in owner.operands:
             by = owner.operands[1] if owner.operands[0] is param else owner.operands[0]
-            return by if by is not param and self._is_invariant(by) else None
+            return by if by is not param and is_outside(by, self.blocks) else None
         return None
-
-    def _is_invariant(self, value: Value) -> bool:
-        if const_of(value) is not None:
-            return True
-        home = value.owner if isinstance(value.owner, Block) else value.owner.block
-        return home not in self.blocks
 
     def _groups(self) -> list[_Group]:
         found: dict[object, _Group] = {}
@@ -145,7 +139,7 @@ class _Reduction:
 
     def _is_plain(self, monomial: Monomial) -> bool:
         """Whether a product is of values from outside and of one counter at most."""
-        return all(v in self.counters or self._is_invariant(v) for v in monomial) and sum(v in self.counters for v in monomial) <= 1
+        return all(v in self.counters or is_outside(v, self.blocks) for v in monomial) and sum(v in self.counters for v in monomial) <= 1
 
     def _counter_in(self, monomial: Monomial) -> Value | None:
         return next((v for v in monomial if v in self.counters), None)

@@ -28,14 +28,9 @@ in the text.
 
 from __future__ import annotations
 
-import ast
-import difflib
 import json
 import re
-from dataclasses import dataclass
-from typing import NoReturn
 
-from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.source import Source, Span
 from tlc.regalloc.ir import (
     ANY,
@@ -58,6 +53,7 @@ from tlc.regalloc.ir import (
     VReg,
 )
 from tlc.regalloc.target import Kind, Row, Spec, Target
+from tlc.ssa.tokens import Token, Tokens, fail, near, unquote
 
 AREAS = ("context", "incoming", "outgoing")
 
@@ -213,13 +209,6 @@ def _literal(value: Attr, name: str = "") -> str:
 # ---------------------------------------------------------------- parsing
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str  # value, place, function, number, string, name, end, or the punctuation itself
-    text: str
-    span: Span
-
-
 _TOKENS = re.compile(
     r"""(?P<skip>\s+|\#[^\n]*)
       | (?P<value>%\w[\w.]*)
@@ -231,7 +220,6 @@ _TOKENS = re.compile(
     re.VERBOSE,
 )
 
-_CODE = "E0101"  # unexpected text
 _NAMED_LITERALS: dict[str, Attr] = {"True": True, "False": False, "None": None}
 _VALUE = re.compile(r"%(?:([^\W\d]\w*)\.)?(\d+)|%([^\W\d]\w*)")
 
@@ -241,33 +229,13 @@ def parse_module(text: str, target: Target, path: str = "<text>") -> Module:
     return _Parser(Source(path, text), target).module()
 
 
-def _fail(span: Span, message: str, help: str = "") -> NoReturn:
-    raise CompileError([Diagnostic(_CODE, message, span, help=help)])
-
-
-def _tokens(source: Source) -> list[_Token]:
-    out: list[_Token] = []
-    position, text = 0, source.text
-    while position < len(text):
-        m = _TOKENS.match(text, position)
-        if m is None:
-            _fail(Span(source, position, position + 1), f"unexpected character `{text[position]}`")
-        if m.lastgroup != "skip":
-            kind = m[0] if m.lastgroup == "punctuation" else m.lastgroup or ""
-            out.append(_Token(kind, m[0], Span(source, position, m.end())))
-        position = m.end()
-    out.append(_Token("end", "end of the text", Span(source, len(text), len(text))))
-    return out
-
-
-class _Parser:
+class _Parser(Tokens):
     def __init__(self, source: Source, target: Target) -> None:
-        self.tokens = _tokens(source)
+        super().__init__(source, _TOKENS)
         self.target = target
-        self.at = 0
         # Of one function:
         self.values: dict[str, VReg] = {}
-        self.mentions: dict[VReg, _Token] = {}  # the first of each
+        self.mentions: dict[VReg, Token] = {}  # the first of each
         self.banks: dict[VReg, Bank] = {}  # as far as definitions and rows tell
         self.guesses: dict[VReg, Bank] = {}  # as uses tell
         self.copies: list[tuple[VReg, VReg]] = []  # of one bank
@@ -277,32 +245,11 @@ class _Parser:
 
     # ------------------------------------------------------------ tokens
 
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.at]
-
-    def next(self) -> _Token:
-        token = self.tokens[self.at]
-        if token.kind != "end":
-            self.at += 1
-        return token
-
-    def accept(self, kind: str) -> bool:
-        if self.token.kind == kind:
-            self.at += 1
-            return True
-        return False
-
     def word(self, text: str) -> bool:
         if self.token.kind == "name" and self.token.text == text:
             self.at += 1
             return True
         return False
-
-    def expect(self, kind: str, what: str = "") -> _Token:
-        if self.token.kind != kind:
-            _fail(self.token.span, f"expected {what or f'`{kind}`'}, found `{self.token.text}`")
-        return self.next()
 
     def number(self, what: str = "a number") -> int:
         return _int(self.expect("number", what).text)
@@ -315,16 +262,16 @@ class _Parser:
             name = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
             f = self.function()
             if f.name in module.functions:
-                _fail(name.span, f"function `{f.name}` is defined twice")
+                fail(name.span, f"function `{f.name}` is defined twice")
             module.functions[f.name] = f
         return module
 
     def function(self) -> Function:
         start = self.token
         if not self.word("func"):
-            _fail(start.span, f"expected `func`, found `{start.text}`")
+            fail(start.span, f"expected `func`, found `{start.text}`")
         token = self.expect("function", "a function's name")
-        f = Function(_unquote(token, 1) if token.text.startswith('@"') else token.text[1:], span=start.span.to(token.span))
+        f = Function(unquote(token, 1) if token.text.startswith('@"') else token.text[1:], span=start.span.to(token.span))
         self.values, self.mentions, self.banks, self.guesses, self.copies, self.blocks, self.places = {}, {}, {}, {}, [], {}, {}
         while not self.accept("{"):
             if self.word("slots"):
@@ -334,22 +281,22 @@ class _Parser:
             elif self.word("allocated"):
                 f.allocated = True
             else:
-                _fail(self.token.span, f"expected `{{`, found `{self.token.text}`")
+                fail(self.token.span, f"expected `{{`, found `{self.token.text}`")
         while not self.accept("}"):
             f.blocks.append(self.block(f))
         if not f.blocks:
-            _fail(f.span, "a function has a block")
+            fail(f.span, "a function has a block")
         self.resolve(f)
         return f
 
-    def label(self) -> tuple[_Token, Block]:
+    def label(self) -> tuple[Token, Block]:
         token = self.expect("name", "a block's label")
         return token, self.blocks.setdefault(token.text, Block(token.text))
 
     def block(self, f: Function) -> Block:
         token, block = self.label()
         if block in f.blocks:
-            _fail(token.span, f"block `{token.text}` is defined twice")
+            fail(token.span, f"block `{token.text}` is defined twice")
         if self.accept("("):
             while not self.accept(")"):
                 param = self.expect("value", "a parameter")
@@ -364,7 +311,7 @@ class _Parser:
         self.expect(":")
         while self.token.kind != "}" and not self.at_label():
             if self.token.kind == "end":
-                _fail(self.token.span, "expected an instruction or `}`, found the end of the text")
+                fail(self.token.span, "expected an instruction or `}`, found the end of the text")
             block.insts.append(self.inst())
         return block
 
@@ -384,7 +331,7 @@ class _Parser:
     def inst(self) -> Inst:
         start = self.at
         defs: list[Operand] = []
-        marks: list[tuple[Operand, _Token]] = []
+        marks: list[tuple[Operand, Token]] = []
         if self.token.kind == "value" or self.token.text in ("late", "early"):
             # The row is behind the definitions: what an operand is by default is filled in when it is known.
             while not self.accept("="):
@@ -396,19 +343,19 @@ class _Parser:
         name, _, width = op.text.partition(".")
         row = self.target.rows.get(name)
         if row is None:
-            _fail(op.span, f"there is no op `{name}`", _near(name, list(self.target.rows)))
+            fail(op.span, f"there is no op `{name}`", near(name, list(self.target.rows)))
         self.row = row
         attrs: dict[str, Attr] = {}
         if width:
             if not width.isdigit():
-                _fail(op.span, f"`{width}` is not a width")
+                fail(op.span, f"`{width}` is not a width")
             attrs["w"] = int(width)
         operands = defs
         more = self.on_line_of(op)
         while more and (self.token.kind in ("value", "[") or self.token.text in ("late", "early")):
             if self.token.kind == "[":
                 if "mem" in attrs:
-                    _fail(self.token.span, "a second address")
+                    fail(self.token.span, "a second address")
                 attrs["mem"] = self.address(operands, marks)
             else:
                 operands.append(self.operand(len(operands), False, marks))
@@ -418,7 +365,7 @@ class _Parser:
             while not self.accept("}"):
                 key = self.expect("name", "an attribute's name")
                 if key.text in attrs:
-                    _fail(key.span, f"attribute `{key.text}` is given twice")
+                    fail(key.span, f"attribute `{key.text}` is given twice")
                 self.expect("=")
                 attrs[key.text] = self.literal()
                 self.comma("}")
@@ -434,7 +381,7 @@ class _Parser:
         span = self.tokens[start].span.to(self.tokens[self.at - 1].span)
         return Inst(name, operands, attrs, clobbers, targets, span)
 
-    def on_line_of(self, token: _Token) -> bool:
+    def on_line_of(self, token: Token) -> bool:
         source = token.span.source
         return "\n" not in source.text[token.span.end : self.token.span.start]
 
@@ -471,7 +418,7 @@ class _Parser:
 
     # ------------------------------------------------------------ operands
 
-    def operand(self, position: int, is_def: bool, marks: list[tuple[Operand, _Token]]) -> Operand:
+    def operand(self, position: int, is_def: bool, marks: list[tuple[Operand, Token]]) -> Operand:
         spec = _spec(self.row, position, is_def)
         late = True if self.word("late") else False if self.word("early") else spec.late
         token = self.expect("value", "a virtual register")
@@ -491,7 +438,7 @@ class _Parser:
             self.bank(o.vreg, self.bank_name(), token.span)
         return o
 
-    def address(self, operands: list[Operand], marks: list[tuple[Operand, _Token]]) -> Mem:
+    def address(self, operands: list[Operand], marks: list[tuple[Operand, Token]]) -> Mem:
         self.expect("[")
         base: int | None = None
         index: int | None = None
@@ -502,39 +449,39 @@ class _Parser:
             if token.kind == "number":
                 offset += sign * self.number()
             elif sign < 0:
-                _fail(token.span, f"expected a number, found `{token.text}`")
+                fail(token.span, f"expected a number, found `{token.text}`")
             elif token.kind == "name" and token.text in AREAS and not area and base is None:
                 area = self.next().text
             elif token.kind == "value" or token.text in ("late", "early"):
                 operands.append(self.operand(len(operands), False, marks))
                 if self.accept("*"):
                     if index is not None:
-                        _fail(token.span, "an address has one index")
+                        fail(token.span, "an address has one index")
                     index, scale = len(operands) - 1, self.number("a scale")
                 elif base is None and index is None and not area:
                     base = len(operands) - 1
                 else:
-                    _fail(token.span, "an address has one base, and it stands first; an index has a scale")
+                    fail(token.span, "an address has one base, and it stands first; an index has a scale")
             else:
-                _fail(token.span, f"expected a register, {', '.join(f'`{a}`' for a in AREAS)} or a number, found `{token.text}`")
+                fail(token.span, f"expected a register, {', '.join(f'`{a}`' for a in AREAS)} or a number, found `{token.text}`")
             if self.accept("]"):
                 return Mem(base, index, scale, offset, area)
             sign = -1 if self.token.kind == "-" else 1
             if not self.accept("-"):
                 self.expect("+", "`+`, `-` or `]`")
 
-    def place(self, token: _Token) -> Place:
+    def place(self, token: Token) -> Place:
         name = token.text[1:]
         if m := re.fullmatch(r"slot(\d+)", name):
             return Slot(int(m[1]))
         if name not in self.target.registers:
-            _fail(token.span, f"there is no register `{name}`", _near(name, list(self.target.registers)))
+            fail(token.span, f"there is no register `{name}`", near(name, list(self.target.registers)))
         return self.target.registers[name]
 
     def register(self) -> Reg:
         token = self.expect("name", "a register")
         if token.text not in self.target.registers:
-            _fail(token.span, f"there is no register `{token.text}`", _near(token.text, list(self.target.registers)))
+            fail(token.span, f"there is no register `{token.text}`", near(token.text, list(self.target.registers)))
         return self.target.registers[token.text]
 
     def literal(self) -> Attr:
@@ -545,7 +492,7 @@ class _Parser:
             case "number":
                 return _int(token.text)
             case "string":
-                return _unquote(token)
+                return unquote(token)
             case "name" if token.text in _NAMED_LITERALS:
                 return _NAMED_LITERALS[token.text]
             case "(":
@@ -554,14 +501,14 @@ class _Parser:
                     items.append(self.literal())
                     self.comma(")")
                 return tuple(items)
-        _fail(token.span, f"expected a literal, found `{token.text}`")
+        fail(token.span, f"expected a literal, found `{token.text}`")
 
     # ------------------------------------------------------------ virtual registers
 
-    def vreg(self, token: _Token) -> VReg:
+    def vreg(self, token: Token) -> VReg:
         m = _VALUE.fullmatch(token.text)
         if m is None:
-            _fail(token.span, f"`{token.text}` is not a virtual register", "write `%name.number`, `%number` or `%name`")
+            fail(token.span, f"`{token.text}` is not a virtual register", "write `%name.number`, `%number` or `%name`")
         key = m[2] or m[3]
         if m[2] is not None:
             key = str(int(m[2]))
@@ -570,20 +517,20 @@ class _Parser:
             self.mentions[self.values[key]] = token
         v = self.values[key]
         if v.name != (m[1] or m[3] or ""):
-            _fail(token.span, f"`{token.text}` is `{self.mentions[v].text}` elsewhere")
+            fail(token.span, f"`{token.text}` is `{self.mentions[v].text}` elsewhere")
         return v
 
     def bank_name(self) -> Bank:
         token = self.expect("name", "`i` or `r`")
         if token.text not in ("i", "r"):
-            _fail(token.span, f"expected `i` (integer) or `r` (real), found `{token.text}`")
+            fail(token.span, f"expected `i` (integer) or `r` (real), found `{token.text}`")
         return Bank(token.text)
 
     def bank(self, v: VReg, bank: Bank, span: Span) -> None:
         if self.banks.setdefault(v, bank) is not bank:
-            _fail(span, f"`{print_vreg(v)}` is an integer in one place and a real in another")
+            fail(span, f"`{print_vreg(v)}` is an integer in one place and a real in another")
 
-    def learn(self, row: Row, operands: list[Operand], marks: list[tuple[Operand, _Token]]) -> None:
+    def learn(self, row: Row, operands: list[Operand], marks: list[tuple[Operand, Token]]) -> None:
         """What an instruction tells about the banks of its registers: definitions for sure, uses where no definition does."""
         span = {o: token.span for o, token in marks}
         for k, o in enumerate(operands):
@@ -603,7 +550,7 @@ class _Parser:
         """Banks and numbers, when all of a function is read."""
         for name, span in self.places.items():
             if self.blocks[name] not in f.blocks:
-                _fail(span, f"there is no block `{name}` in this function", _near(name, [b.name for b in f.blocks]))
+                fail(span, f"there is no block `{name}` in this function", near(name, [b.name for b in f.blocks]))
         for _, d in self.copies:
             self.banks.setdefault(d, Bank.INT)  # a copy without a mark is of an integer
         if f.allocated:  # what needed no move has no definition any more
@@ -613,7 +560,7 @@ class _Parser:
         free = 1 + max((v.number for v in self.mentions), default=-1)
         for v, token in self.mentions.items():
             if v not in self.banks:
-                _fail(token.span, f"`{token.text}` is never defined", _near(token.text, [print_vreg(x) for x in self.banks]))
+                fail(token.span, f"`{token.text}` is never defined", near(token.text, [print_vreg(x) for x in self.banks]))
             v.bank = self.banks[v]
             if v.number < 0:
                 v.number, free = free, free + 1
@@ -622,19 +569,3 @@ class _Parser:
 
 def _int(text: str) -> int:
     return int(text, 16 if text.startswith("0x") else 10)
-
-
-def _unquote(token: _Token, start: int = 0) -> str:
-    try:
-        text = ast.literal_eval(token.text[start:])
-    except (SyntaxError, ValueError) as e:
-        _fail(token.span, f"malformed string: {e.args[0]}")
-    assert isinstance(text, str)
-    return text
-
-
-def _near(name: str, known: list[str]) -> str:
-    match difflib.get_close_matches(name, known, 1):
-        case [other]:
-            return f"did you mean `{other}`?"
-    return ""

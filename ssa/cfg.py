@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tlc.ssa.ir import Block, Region
 
 
@@ -19,17 +21,19 @@ def predecessors(region: Region) -> dict[Block, list[Block]]:
     return out
 
 
-def postorder(region: Region) -> list[Block]:
-    """Reachable blocks, each after those it leads to (back edges aside). Iterative: regions may be long."""
+def postorder(region: Region, following: Callable[[Block], Iterable[Block]] = successors) -> list[Block]:
+    """Reachable blocks, each after those it leads to (back edges aside), which are visited in the order of `following`. Iterative: regions
+    may be long.
+    """
     out: list[Block] = []
     seen = {region.entry}
-    stack = [(region.entry, iter(successors(region.entry)))]
+    stack = [(region.entry, iter(following(region.entry)))]
     while stack:
         block, rest = stack[-1]
         for target in rest:
             if target not in seen:
                 seen.add(target)
-                stack.append((target, iter(successors(target))))
+                stack.append((target, iter(following(target))))
                 break
         else:
             stack.pop()

@@ -333,6 +333,11 @@ def _update(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) 
     at = _inside(indices, x, instr)
     if np.shape(x[at]) != np.shape(part):
         raise InternalError(f"a part of shape {np.shape(part)} for one of {np.shape(x[at])}", f"`update` at {instr.span}")
+    return _written(self, instr, x, at, part, frame)
+
+
+def _written(self: Interpreter, instr: Instr, x: Any, at: Any, part: Any, frame: Frame) -> Sequence[Any]:
+    """The first operand with a part replaced: in place if nobody else needs it."""
     if instr.operands[0] in frame.owned and self.owners.dies(instr.operands[0], instr):
         frame.owned.remove(instr.operands[0])
     else:
@@ -454,14 +459,7 @@ def _load(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) ->
 
 def _store(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     x, position, element = operands
-    at = _place(position, x, instr)
-    if instr.operands[0] in frame.owned and self.owners.dies(instr.operands[0], instr):
-        frame.owned.remove(instr.operands[0])
-    else:
-        x = np.array(x)
-    x[at] = element
-    frame.owned.add(instr.result)
-    return (x,)
+    return _written(self, instr, x, _place(position, x, instr), element, frame)
 
 
 def _place(position: Any, x: Array, instr: Instr) -> tuple[int, ...]:

@@ -26,22 +26,19 @@ Spans are not kept: parsed instructions have places in the text.
 
 from __future__ import annotations
 
-import ast
-import difflib
 import json
 import re
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 
-from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.formatting import shortest
 from tlc.ssa.ir import Attr, Block, Function, Instr, Module, Region, Terminator, Type, User, Value
 from tlc.ssa.ops import ROWS, TERMINATORS
+from tlc.ssa.tokens import Token, Tokens, fail, near, unquote
 
 # ---------------------------------------------------------------- printing
 
@@ -168,13 +165,6 @@ def _literal(value: Attr, elem: Elem | None) -> str:
 # ---------------------------------------------------------------- parsing
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str  # value, function, number, string, name, end, or the punctuation itself
-    text: str
-    span: Span
-
-
 _TOKENS = re.compile(
     r"""(?P<skip>\s+|\#[^\n]*)
       | (?P<value>%[\w.]+)
@@ -186,33 +176,12 @@ _TOKENS = re.compile(
     re.VERBOSE,
 )
 
-_CODE = "E0101"  # unexpected text
 _NAMED_LITERALS: dict[str, Attr] = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
 
 
 def parse_module(text: str, path: str = "<text>") -> Module:
     """Read a module; raises `CompileError` at the first mistake, with its place."""
     return _Parser(Source(path, text)).module()
-
-
-def _fail(span: Span, message: str, help: str = "") -> NoReturn:
-    raise CompileError([Diagnostic(_CODE, message, span, help=help)])
-
-
-def _tokens(source: Source) -> list[_Token]:
-    out: list[_Token] = []
-    position, text = 0, source.text
-    while position < len(text):
-        m = _TOKENS.match(text, position)
-        if m is None:
-            _fail(Span(source, position, position + 1), f"unexpected character `{text[position]}`")
-        span = Span(source, position, m.end())
-        if m.lastgroup != "skip":
-            kind = m[0] if m.lastgroup == "punctuation" else m.lastgroup or ""
-            out.append(_Token(kind, m[0], span))
-        position = m.end()
-    out.append(_Token("end", "end of the text", Span(source, len(text), len(text))))
-    return out
 
 
 @dataclass
@@ -223,35 +192,15 @@ class _Labels:
     mentioned: dict[str, Span]
 
 
-class _Parser:
+class _Parser(Tokens):
     def __init__(self, source: Source) -> None:
-        self.tokens = _tokens(source)
-        self.at = 0
+        super().__init__(source, _TOKENS)
         self.values: dict[str, Value] = {}
         # Operands may be defined below their use, so they are filled in at the end of the function.
-        self.pending: list[tuple[User, list[_Token]]] = []
-        self.pending_terminators: list[tuple[Block, _Token, list[_Token], list[tuple[Block, list[_Token]]]]] = []
+        self.pending: list[tuple[User, list[Token]]] = []
+        self.pending_terminators: list[tuple[Block, Token, list[Token], list[tuple[Block, list[Token]]]]] = []
 
     # ------------------------------------------------------------ tokens
-
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.at]
-
-    def next(self) -> _Token:
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def accept(self, kind: str) -> bool:
-        if self.token.kind == kind:
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, kind: str, what: str = "") -> _Token:
-        if self.token.kind != kind:
-            _fail(self.token.span, f"expected {what or f'`{kind}`'}, found `{self.token.text}`")
-        return self.next()
 
     # ------------------------------------------------------------ structure
 
@@ -261,16 +210,16 @@ class _Parser:
             name = self.tokens[self.at + 1]
             f = self.function()
             if f.name in module.functions:
-                _fail(name.span, f"function `{f.name}` is defined twice")
+                fail(name.span, f"function `{f.name}` is defined twice")
             module.add(f)
         return module
 
     def function(self) -> Function:
         if self.token.text != "func":
-            _fail(self.token.span, f"expected `func`, found `{self.token.text}`")
+            fail(self.token.span, f"expected `func`, found `{self.token.text}`")
         start = self.next().span
         token = self.expect("function", "a function's name")
-        name = _unquote(token, 1) if token.text.startswith('@"') else token.text[1:]
+        name = unquote(token, 1) if token.text.startswith('@"') else token.text[1:]
         self.values, self.pending, self.pending_terminators = {}, [], []
         entry = Block("entry")
         self.params(entry)
@@ -297,14 +246,14 @@ class _Parser:
             label_token = self.expect("name", "a block's label or `}`")
             block = labels.blocks.setdefault(label_token.text, Block(label_token.text))
             if block.region is not None:
-                _fail(label_token.span, f"block `{label_token.text}` is defined twice")
+                fail(label_token.span, f"block `{label_token.text}` is defined twice")
             if self.token.kind == "(":
                 self.params(block)
             self.expect(":")
             self.block(region.add(block), labels)
         for name, span in labels.mentioned.items():
             if labels.blocks[name].region is None:
-                _fail(span, f"there is no block `{name}` in this region", _near(name, [n for n, b in labels.blocks.items() if b.region]))
+                fail(span, f"there is no block `{name}` in this region", near(name, [n for n, b in labels.blocks.items() if b.region]))
         return region
 
     def params(self, block: Block) -> None:
@@ -320,8 +269,8 @@ class _Parser:
         while self.token.text not in TERMINATORS:
             block.append(self.instr())
         op = self.next()
-        own: list[_Token] = []
-        edges: list[tuple[Block, list[_Token]]] = []
+        own: list[Token] = []
+        edges: list[tuple[Block, list[Token]]] = []
         if self.token.kind == "value":
             own = self.operands()
         if op.text == "branch":
@@ -332,7 +281,7 @@ class _Parser:
             label = self.expect("name", "a block's label")
             labels.mentioned.setdefault(label.text, label.span)
             target = labels.blocks.setdefault(label.text, Block(label.text))
-            args: list[_Token] = []
+            args: list[Token] = []
             if self.accept("("):
                 args = self.operands()
                 self.expect(")")
@@ -340,13 +289,13 @@ class _Parser:
         self.pending_terminators.append((block, op, own, edges))
 
     def instr(self) -> Instr:
-        results: list[_Token] = []
+        results: list[Token] = []
         if self.token.kind == "value":
             results = self.operands()
             self.expect("=")
         op = self.expect("name", "an instruction or a terminator")
         if op.text not in ROWS and op.text not in SCALAR_OPS:
-            _fail(op.span, f"there is no op `{op.text}`", _near(op.text, [*ROWS, *SCALAR_OPS, *TERMINATORS]))
+            fail(op.span, f"there is no op `{op.text}`", near(op.text, [*ROWS, *SCALAR_OPS, *TERMINATORS]))
         operands = self.operands() if self.token.kind == "value" else []
         attrs: dict[str, tuple[Attr, Span]] = {}
         if self.token.kind == "{" and self.tokens[self.at + 1].kind == "name":
@@ -359,7 +308,7 @@ class _Parser:
         if self.accept(":"):
             types = self.types()
         if len(types) != len(results):
-            _fail(colon, f"{len(results)} results have {len(types)} types")
+            fail(colon, f"{len(results)} results have {len(types)} types")
         values = {k: v for k, (v, _) in attrs.items()}
         if op.text == "const" and types and types[0].elem.is_real and isinstance(values.get("value"), (int, float)):
             values["value"] = float(DTYPES[types[0].elem].type(values["value"]))
@@ -370,7 +319,7 @@ class _Parser:
         self.pending.append((instr, operands))
         return instr
 
-    def operands(self) -> list[_Token]:
+    def operands(self) -> list[Token]:
         """One value or more; stops before a comma that no value follows."""
         out = [self.expect("value", "a value")]
         while self.token.kind == "," and self.tokens[self.at + 1].kind == "value":
@@ -389,7 +338,7 @@ class _Parser:
         try:
             elem = Elem(token.text)
         except ValueError:
-            _fail(token.span, f"there is no element type `{token.text}`", _near(token.text, [e.value for e in Elem]))
+            fail(token.span, f"there is no element type `{token.text}`", near(token.text, [e.value for e in Elem]))
         rank = 0
         if self.accept("["):
             rank = 1
@@ -399,7 +348,7 @@ class _Parser:
                 elif self.token.text == "_":
                     self.next()
                 else:
-                    _fail(self.token.span, f"expected `_` or `]`, found `{self.token.text}`")
+                    fail(self.token.span, f"expected `_` or `]`, found `{self.token.text}`")
         return Type(elem, rank)
 
     def attributes(self) -> dict[str, tuple[Attr, Span]]:
@@ -419,12 +368,12 @@ class _Parser:
             case "-":
                 value = self.literal()
                 if not isinstance(value, (int, float)):
-                    _fail(token.span, "`-` stands before a number")
+                    fail(token.span, "`-` stands before a number")
                 return -value
             case "number":
                 return int(token.text) if token.text.isdigit() else float(token.text)
             case "string":
-                return _unquote(token)
+                return unquote(token)
             case "name" if token.text in _NAMED_LITERALS:
                 return _NAMED_LITERALS[token.text]
             case "(":
@@ -434,19 +383,19 @@ class _Parser:
                     if self.token.kind != ")":
                         self.expect(",")
                 return tuple(items)
-        _fail(token.span, f"expected a literal, found `{token.text}`")
+        fail(token.span, f"expected a literal, found `{token.text}`")
 
     # ------------------------------------------------------------ names
 
-    def define(self, token: _Token, value: Value) -> None:
+    def define(self, token: Token, value: Value) -> None:
         if token.text in self.values:
-            _fail(token.span, f"`{token.text}` is defined twice")
+            fail(token.span, f"`{token.text}` is defined twice")
         self.values[token.text] = value
 
-    def lookup(self, tokens: list[_Token]) -> tuple[Value, ...]:
+    def lookup(self, tokens: list[Token]) -> tuple[Value, ...]:
         for t in tokens:
             if t.text not in self.values:
-                _fail(t.span, f"there is no value `{t.text}`", _near(t.text, list(self.values)))
+                fail(t.span, f"there is no value `{t.text}`", near(t.text, list(self.values)))
         return tuple(self.values[t.text] for t in tokens)
 
     def resolve(self) -> None:
@@ -456,22 +405,6 @@ class _Parser:
             block.terminator = Terminator(op.text, self.lookup(own), tuple((b, self.lookup(args)) for b, args in edges), op.span)
 
 
-def _hint(token: _Token) -> str:
+def _hint(token: Token) -> str:
     name = token.text[1:]
     return "" if name.isdigit() else name
-
-
-def _unquote(token: _Token, start: int = 0) -> str:
-    try:
-        text = ast.literal_eval(token.text[start:])
-    except (SyntaxError, ValueError) as e:
-        _fail(token.span, f"malformed string: {e.args[0]}")
-    assert isinstance(text, str)
-    return text
-
-
-def _near(name: str, known: list[str]) -> str:
-    match difflib.get_close_matches(name, known, 1):
-        case [other]:
-            return f"did you mean `{other}`?"
-    return ""

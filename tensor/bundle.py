@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
@@ -121,12 +120,7 @@ def _belongs(run: Sequence[Node], node: Node) -> bool:
 def _may_wait(graph: Graph, run: Sequence[Node], node: Node) -> bool:
     """Whether the nodes of a run may be done only when this one is."""
     place = graph.place(node)
-    for n in run:
-        if any(graph.taken.get(t, inf) < place for t in sources(n)):
-            return False
-        if any(graph.wanted.get(t, inf) < place for t in n.results if t in graph.kept):
-            return False
-    return True
+    return all(graph.may_read_at(n, place) and graph.may_give_at(n, place) for n in run)
 
 
 def _home(run: Sequence[Node], tensor: Tensor) -> Tensor | None:

@@ -16,10 +16,10 @@ from tlc.tensor.graph.index import equal
 from tlc.tensor.graph.ir import Expr, Node, View, axes_of, axis, load, op, rebuild, transform, walk
 
 
-def collapse(node: Node, depth: int = 0) -> Node:
-    """The node with as few axes as possible; the first `depth` stay."""
+def collapse(node: Node) -> Node:
+    """The node with as few axes as possible."""
     k = len(node.domain) - 2
-    while k >= depth:
+    while k >= 0:
         if _together(node, k):
             node = _merge(node, k)
         k -= 1

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.opt import passes
-from tlc.opt.inline import callees, components
 from tlc.opt.sink import sink
 from tlc.ssa.builder import Builder
+from tlc.ssa.calls import callee_of, callees, components, reached
 from tlc.ssa.clone import clone_function
 from tlc.ssa.ir import Function, Instr, Module, Value, drop, erase, walk
 from tlc.ssa.orders import accumulate_wide
@@ -63,7 +63,7 @@ class _Derivatives:
                     continue
                 extents = Extents(function)
                 for instr in found:
-                    if _callee(instr) in component:
+                    if callee_of(instr) in component:
                         raise CompileError([Diagnostic("E0961", f"`{name}` differentiates itself: not supported yet", instr.span)])
                     self._expand(instr, extents)
         for function in self.module.functions.values():
@@ -71,7 +71,7 @@ class _Derivatives:
 
     def _expand(self, instr: Instr, extents: Extents) -> None:
         equalities = _equalities(instr.operands, extents)
-        key = (_callee(instr), instr.attrs["wrt"], instr.attrs["value"], equalities)
+        key = (callee_of(instr), instr.attrs["wrt"], instr.attrs["value"], equalities)
         if key not in self.made:
             self.made[key] = self._make(instr, equalities)
         types = tuple(r.type for r in instr.results)
@@ -88,11 +88,11 @@ class _Derivatives:
     def _make(self, instr: Instr, equalities: Equalities) -> str:
         wrt, value = instr.attrs["wrt"], instr.attrs["value"]
         assert isinstance(wrt, tuple) and isinstance(value, bool)
-        name = self._name(f"{_callee(instr)}.{'value_and_grad' if value else 'grad'}[{','.join(map(str, wrt))}]")
-        function = clone_function(self.module.functions[_callee(instr)], name)
+        name = self._name(f"{callee_of(instr)}.{'value_and_grad' if value else 'grad'}[{','.join(map(str, wrt))}]")
+        function = clone_function(self.module.functions[callee_of(instr)], name)
         known = _state(function, equalities)
         scratch = Module({name: function})
-        for other in _reachable(self.module, function):
+        for other in reached(self.module, callees(function)):
             scratch.functions[other] = clone_function(self.module.functions[other], other)
         passes.run(scratch, SIMPLIFY)
         sink(scratch)  # what a side alone reads has no adjoint on the other
@@ -115,24 +115,6 @@ def _drop_stop_grads(function: Function) -> None:
     for instr in [i for i in walk(function.body) if i.op == "stop_grad"]:
         instr.result.replace_by(instr.operands[0])
         erase(instr)
-
-
-def _callee(instr: Instr) -> str:
-    name = instr.attrs["callee"]
-    assert isinstance(name, str)
-    return name
-
-
-def _reachable(module: Module, function: Function) -> list[str]:
-    """The functions that a function may call, itself aside."""
-    found: dict[str, None] = {}
-    work = callees(function, ("call",))
-    while work:
-        name = work.pop()
-        if name not in found:
-            found[name] = None
-            work += callees(module.functions[name], ("call",))
-    return list(found)
 
 
 def _equalities(operands: tuple[Value, ...], extents: Extents) -> Equalities:

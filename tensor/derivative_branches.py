@@ -103,7 +103,7 @@ class _BranchesAdjoint(RegionAdjoint):
 
     def _scatter(self, base: Value, places: tuple[Value, ...], context: Context, guard: Value | None) -> None:
         bounds = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
-        extents = self._if_any(base, context.extents)
+        extents = context.extents if guard is not None else self._if_any(base, context.extents)  # with a guard, the others do it
 
         def clamped(v: Value) -> Body:
             if v not in places:

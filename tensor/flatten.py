@@ -97,8 +97,7 @@ class _Flattening:
                     self.blocks(region)
                 if any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
                     hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)
-                if len(instr.regions[0].blocks) > 1:
-                    guard(instr, self.module, self.differentiates)
+                guard(instr, self.module, self.differentiates)
                 if not is_flat(instr):
                     self.replace(instr)
                     continue  # at what stands in its place

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
@@ -32,7 +31,6 @@ from tlc.tensor.graph.ir import (
     Expr,
     Graph,
     Node,
-    Tensor,
     View,
     axes_of,
     axis,
@@ -125,21 +123,10 @@ def _place(node: Node) -> Place:
 class _Fusion:
     graph: Graph
     made: list[Decision] = field(default_factory=list)
-    known: dict[Node, dict[Tensor, None]] = field(default_factory=dict)  # what nodes read
-
-    def sources(self, node: Node) -> dict[Tensor, None]:
-        if node not in self.known:
-            self.known[node] = sources(node)
-        return self.known[node]
-
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a result of a node, in order."""
         made = set(node.results)
-        return [n for n in self.graph.nodes if n is not node and made & self.sources(n).keys()]
-
-    def may_move(self, node: Node, place: int) -> bool:
-        """Whether the loads of a node can stand at a later place without costing a copy."""
-        return all(place <= self.graph.taken.get(t, inf) for t in self.sources(node))
+        return [n for n in self.graph.nodes if n is not node and made & sources(n).keys()]
 
     def apart(self) -> list[Decision]:
         """The pairs that are left, with what stands between them."""
@@ -180,7 +167,7 @@ class _Fusion:
         for reader in readers:
             if not reads_by_loads(reader, node):
                 return Obstacle.WHOLE
-            if not self.may_move(node, self.graph.place(reader)):
+            if not self.graph.may_read_at(node, self.graph.place(reader)):
                 return Obstacle.TAKEN
             for e in loads(reader):
                 if e.data.tensor not in node.results:
@@ -201,7 +188,7 @@ class _Fusion:
             if reader.reduction or reader.scatter:
                 continue
             for node in self.graph.nodes:
-                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & self.sources(reader).keys():
+                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & sources(reader).keys():
                     continue
                 if self.against_appending(node, reader) is None:
                     self.made.append(Decision(_place(node), _place(reader), "appended"))
@@ -219,7 +206,7 @@ class _Fusion:
             return Obstacle.EXTENTS
         if not reads_by_loads(reader, node):
             return Obstacle.WHOLE
-        if not self.may_move(node, self.graph.place(reader)):
+        if not self.graph.may_read_at(node, self.graph.place(reader)):
             return Obstacle.TAKEN
         here = tuple(axis(k) for k in range(reader.rank))
         if any(e.args != here or e.data.shape != e.data.tensor.shape for e in loads(reader) if e.data.tensor in node.results):
@@ -230,7 +217,7 @@ class _Fusion:
         place = self.graph.place(reader)
         if self.graph.may_stop(node) and any(self.graph.place(node) < k <= place for k in self.graph.effects):
             return Obstacle.EFFECTS
-        if any(self.graph.wanted.get(t, inf) < place for t in node.results if t in self.graph.kept):
+        if not self.graph.may_give_at(node, place):
             return Obstacle.WANTED
         return None if _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS else Obstacle.LARGE
 

@@ -233,7 +233,9 @@ def live_nodes(graph: Graph) -> list[Node]:
         wanted = [k for k, t in enumerate(node.results) if t in needed]
         if not wanted:
             continue
-        lean = replace(node, results=tuple(node.results[k] for k in wanted), outputs=tuple(node.outputs[k] for k in wanted))
+        lean = node
+        if len(wanted) < len(node.results):
+            lean = replace(node, results=tuple(node.results[k] for k in wanted), outputs=tuple(node.outputs[k] for k in wanted))
         out.append(lean)
         needed.update(sources(lean))
     return out[::-1]

@@ -20,8 +20,8 @@ from math import prod
 
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import slope
-from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, rebuild, substitute, transform, walk
-from tlc.tensor.rims import rimmed
+from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, substitute, walk
+from tlc.tensor.rims import is_repeated, rimmed, with_terms_read
 
 WORTH = 4  # an axis that is repeated fewer times does not pay for a copy
 STORES = 64  # elements of the last axis from which on results that are stored one by one cost more than a copy
@@ -65,7 +65,7 @@ def packed(node: Node) -> tuple[list[Node], Node]:
     new: dict[Expr, Expr] = {}
     for e in term_loads:
         own = axes_of([e])
-        if along(v, e) == "scattered" and _is_repeated(node, e):
+        if along(v, e) == "scattered" and is_repeated(node, e, WORTH):
             order = [*sorted(own - {v}), v]
             shape = tuple(node.domain[k] for k in order)
             tensor = Tensor(f"{e.data.tensor.name}.packed{len(copies)}", e.elem, shape)
@@ -74,16 +74,7 @@ def packed(node: Node) -> tuple[list[Node], Node]:
             copies.append(Node((tensor,), shape, (moved,), span=node.span, notes=(note,)))
             new[e] = load(tensor, [axis(k) for k in order])
 
-    def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
-        return new.get(e) or (rebuild(e, args) if args else e)
-
-    return copies, replace(node, reduction=replace(r, terms=transform(r.terms, change)))
-
-
-def _is_repeated(node: Node, e: Expr) -> bool:
-    """Whether an axis of the output that is not short does not occur in a load."""
-    own = axes_of([e])
-    return any(k not in own and (node.extents[k].value or WORTH) >= WORTH for k in range(node.rank))
+    return copies, with_terms_read(node, new)
 
 
 def _copied(node: Node, term_loads: list[Expr], v: int) -> int:
@@ -96,7 +87,7 @@ def _copied(node: Node, term_loads: list[Expr], v: int) -> int:
     total = 0
     for e in term_loads:
         if along(v, e) == "scattered":
-            total += prod(sizes[k] for k in axes_of([e])) if _is_repeated(node, e) else prod(sizes)
+            total += prod(sizes[k] for k in axes_of([e])) if is_repeated(node, e, WORTH) else prod(sizes)
     return total if v == node.rank - 1 else 2 * (total + 8 * prod(sizes[: node.rank]))
 
 

@@ -16,6 +16,7 @@ Requires: a fused graph. Preserves: every result to the bit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tlc.ssa.reductions import ONE_BY_ONE
@@ -46,7 +47,7 @@ def rimmed(node: Node) -> tuple[list[Node], Node]:
     copies: list[Node] = []
     new: dict[Expr, Expr] = {}
     for e in walk(r.terms):
-        if e.op == "load" and e.guard is not None and _is_repeated(node, e):
+        if e.op == "load" and e.guard is not None and is_repeated(node, e, WORTH):
             found = _copy(node, e, len(copies))
             if found is not None:
                 copies.append(found[0])
@@ -54,15 +55,23 @@ def rimmed(node: Node) -> tuple[list[Node], Node]:
     if not copies:
         return [], node
 
+    return copies, with_terms_read(node, new)
+
+
+def with_terms_read(node: Node, new: Mapping[Expr, Expr]) -> Node:
+    """The node with loads of its reduced terms replaced by others."""
+
     def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
         return new.get(e) or (rebuild(e, args) if args else e)
 
-    return copies, replace(node, reduction=replace(r, terms=transform(r.terms, change)))
+    assert node.reduction is not None
+    return replace(node, reduction=replace(node.reduction, terms=transform(node.reduction.terms, change)))
 
 
-def _is_repeated(node: Node, e: Expr) -> bool:
+def is_repeated(node: Node, e: Expr, least: int) -> bool:
+    """Whether an axis of the output with `least` elements or more does not occur in a load, which is then read that often."""
     own = axes_of([e])
-    return any(k not in own and (node.extents[k].value or WORTH) >= WORTH for k in range(node.rank))
+    return any(k not in own and (node.extents[k].value or least) >= least for k in range(node.rank))
 
 
 def _copy(node: Node, e: Expr, number: int) -> tuple[Node, Expr] | None:

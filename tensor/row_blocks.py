@@ -239,11 +239,9 @@ class _Search:
         if any(behind & sources(n).keys() for n in members) or not all(self.may_wait(n, place) for n in late):
             return False
         for n in members:
-            if any(self.graph.taken.get(t, inf) < place for t in sources(n)):
+            if not (self.graph.may_read_at(n, place) and self.graph.may_give_at(n, place)):
                 return False
             kept = [t for t in n.results if t in self.graph.kept]
-            if any(self.graph.wanted.get(t, inf) < place for t in kept):
-                return False
             if group.members[n] in (Role.SCORES, Role.MAP) and any(t.rank == group.depth + 2 for t in kept):
                 return False
         return all(_reads_its_rows(n, role, own, group.depth) for n, role in group.members.items())
@@ -273,9 +271,7 @@ class _Search:
 
     def may_wait(self, node: Node, place: int) -> bool:
         """Whether a node may run at a later place."""
-        if self.graph.may_stop(node) or any(self.graph.taken.get(t, inf) < place for t in sources(node)):
-            return False
-        return all(t not in self.graph.kept or self.graph.wanted.get(t, inf) >= place for t in node.results)
+        return not self.graph.may_stop(node) and self.graph.may_read_at(node, place) and self.graph.may_give_at(node, place)
 
     # ------------------------------------------------------------ settling
 

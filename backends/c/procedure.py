@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from tlc.backends.c.index import Indices
 from tlc.backends.c.kernel import Callee, can_stop, comment
 from tlc.backends.c.scalar import emit, widened
 from tlc.backends.c.words import PRODUCT, SUM, TYPES, UNARY, Names, Text, call, cast, choice, infix, literal
-from tlc.frontend.diagnostics import CompileError, Diagnostic
+from tlc.frontend.diagnostics import CompileError, Diagnostic, InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
@@ -70,18 +70,29 @@ static int push(int64_t word) {
 static int64_t pop(void) { return tape.words[--tape.used]; }'''
 
 
-def may_stop(
-    function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel], seen: frozenset[str] = frozenset()
-) -> bool:
+def may_stop(function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel]) -> bool:
     """Whether a call may end the program: a check, memory that is not there, or a call of what may."""
-    if function.name in seen:
-        return False
-    for instr in walk(function.body):
-        if instr.op in ("check", "alloc", "copy", "push") or (instr.op in ("index", "reshape") and instr.result.type.rank):
-            return True
-        if any(may_stop(functions[name], functions, kernels, seen | {function.name}) for name in called(instr, kernels)):
-            return True
-    return False
+    return any(_stops(i) for name in reached([function.name], functions, kernels) for i in walk(functions[name].body))
+
+
+def _stops(instr: Instr) -> bool:
+    return instr.op in ("check", "alloc", "copy", "push") or (instr.op in ("index", "reshape") and bool(instr.result.type.rank))
+
+
+def reached(names: Iterable[str], functions: Mapping[str, Function], kernels: Mapping[str, Kernel]) -> list[str]:
+    """Functions, and those that they call, by kernels too, in the order of finding them."""
+    found: dict[str, None] = {}
+    work = list(names)
+    while work:
+        name = work.pop(0)
+        if name in found:
+            continue
+        found[name] = None
+        if name not in functions:
+            raise InternalError(f"the function `{name}` is applied and not there", "C")
+        for instr in walk(functions[name].body):
+            work += called(instr, kernels)
+    return list(found)
 
 
 def called(instr: Instr, kernels: Mapping[str, Kernel]) -> list[str]:

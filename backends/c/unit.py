@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.kernel import Callee, can_stop, head, print_kernel
-from tlc.backends.c.procedure import STOPPED, called, function_head, may_stop, print_function
+from tlc.backends.c.procedure import STOPPED, function_head, may_stop, print_function, reached
 from tlc.backends.c.words import Names
-from tlc.frontend.diagnostics import InternalError
 from tlc.ssa.ir import Module, walk
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
@@ -79,18 +78,7 @@ class _Unit:
 
     def needed(self) -> list[str]:
         """The functions that kernels apply, and those that these call."""
-        found: dict[str, None] = {}
-        work = [f for k in self.kernels.values() for f in applied(k)]
-        while work:
-            name = work.pop(0)
-            if name in found:
-                continue
-            found[name] = None
-            if name not in self.module.functions:
-                raise InternalError(f"the function `{name}` is applied and not there", "C")
-            for instr in walk(self.module.functions[name].body):
-                work += called(instr, self.kernels)
-        return list(found)
+        return reached([f for k in self.kernels.values() for f in applied(k)], self.module.functions, self.kernels)
 
     def kernel(self, name: str) -> None:
         key = f"k.{name}"

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tlc.ssa.ir import Block
+from tlc.ssa.cfg import postorder
+from tlc.ssa.ir import Block, Region
 from tlc.ssa.loops import Loop
 
 
-def layout(entry: Block, loop_of: Mapping[Block, Loop]) -> list[Block]:
+def layout(region: Region, loop_of: Mapping[Block, Loop]) -> list[Block]:
     """The blocks that the entry reaches, in the order of the code; the entry first."""
-    order = _loops_together(entry, loop_of)
+    order = _loops_together(region, loop_of)
     loops = list(dict.fromkeys(loop for b in order if (loop := loop_of.get(b)) is not None))
     for loop in sorted(loops, key=lambda loop: -loop.depth):
         order = _turned(order, loop)
@@ -25,7 +26,7 @@ def layout(entry: Block, loop_of: Mapping[Block, Loop]) -> list[Block]:
     return [b for b in order if b not in cold] + cold
 
 
-def _loops_together(entry: Block, loop_of: Mapping[Block, Loop]) -> list[Block]:
+def _loops_together(region: Region, loop_of: Mapping[Block, Loop]) -> list[Block]:
     """Reverse postorder of a search that leaves a loop before it goes on in it: what is found first stands last."""
 
     def depth(block: Block) -> int:
@@ -35,20 +36,7 @@ def _loops_together(entry: Block, loop_of: Mapping[Block, Loop]) -> list[Block]:
     def following(block: Block) -> list[Block]:
         return sorted(block.terminator.targets, key=depth, reverse=True)[::-1]
 
-    out: list[Block] = []
-    seen = {entry}
-    stack = [(entry, iter(following(entry)))]
-    while stack:
-        block, rest = stack[-1]
-        for target in rest:
-            if target not in seen:
-                seen.add(target)
-                stack.append((target, iter(following(target))))
-                break
-        else:
-            stack.pop()
-            out.append(block)
-    return out[::-1]
+    return postorder(region, following)[::-1]
 
 
 def _turned(order: list[Block], loop: Loop) -> list[Block]:

@@ -80,7 +80,9 @@ class _Selection:
             self.block(block, moved)
         for block in order[1:]:
             self.blocks[block].params = [s.reg(*word) for word in self.words[block]]
-        s.out.blocks = [made for b in layout(order[0], s.loop_of) for made in (self.blocks[b], *self.more[b])]
+        region = order[0].region
+        assert region is not None
+        s.out.blocks = [made for b in layout(region, s.loop_of) for made in (self.blocks[b], *self.more[b])]
         prune(s.out)
         return s.out
 

@@ -17,8 +17,10 @@ tensor's cells (row-major), so that a reshape is a load with another shape and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -144,6 +146,19 @@ class Node:
         more = self.reduction.terms if self.reduction else ()
         return self.outputs + more + (self.scatter.targets if self.scatter else ())
 
+    @cached_property
+    def sources(self) -> Mapping[Tensor, None]:
+        """See the function of this name. Passes ask it of every node again and again."""
+        out: dict[Tensor, None] = {}
+        for e in walk((*self.roots, *self.domain)):
+            if e.op == "load":
+                out[e.data.tensor] = None
+            elif e.op == "whole":
+                out[e.data] = None
+        if self.scatter:
+            out[self.scatter.base] = None
+        return out
+
     def rebuilt(self, change: Callable[[Expr], Expr]) -> Node:
         """The node with every expression changed."""
         r, s = self.reduction, self.scatter
@@ -181,6 +196,14 @@ class Graph:
     def may_stop(self, node: Node) -> bool:
         """Whether an element of the node may stop the program."""
         return bool(self.stopping) and any(e.op == "apply" and e.data in self.stopping for e in walk(node.roots))
+
+    def may_read_at(self, node: Node, place: int) -> bool:
+        """Whether a node may read at a place in the block: a tensor that the host took over before would have to be copied."""
+        return all(place <= self.taken.get(t, inf) for t in node.sources)
+
+    def may_give_at(self, node: Node, place: int) -> bool:
+        """Whether the host reads the kept results of a node only from a place on."""
+        return all(place <= self.wanted.get(t, inf) for t in node.results if t in self.kept)
 
     def place(self, node: Node) -> int:
         """Where a node runs: with the last of its results."""
@@ -350,14 +373,6 @@ def loads(node: Node) -> list[Expr]:
     return [e for e in walk((*node.roots, *node.domain)) if e.op == "load"]
 
 
-def sources(node: Node) -> dict[Tensor, None]:
+def sources(node: Node) -> Mapping[Tensor, None]:
     """The tensors that a node reads, in order."""
-    out: dict[Tensor, None] = {}
-    for e in walk((*node.roots, *node.domain)):
-        if e.op == "load":
-            out[e.data.tensor] = None
-        elif e.op == "whole":
-            out[e.data] = None
-    if node.scatter:
-        out[node.scatter.base] = None
-    return out
+    return node.sources

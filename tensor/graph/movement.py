@@ -22,10 +22,9 @@ summed in f32. What is padded is not read: the load has a guard.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from math import prod
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic, Label
@@ -33,6 +32,7 @@ from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
+from tlc.ssa.tokens import near
 from tlc.tensor.graph.ir import Expr, Graph, Node, Reduction, Tensor, View, acc, axis, const, load, op
 from tlc.tensor.graph.movement_text import Attribute, Definition, Name, Number, Output, Tuple, read_lines
 
@@ -142,7 +142,7 @@ class _Reader:
 
     def value(self, name: Name) -> Value:
         if name.text not in self.values:
-            raise self.error("E1013", f"`{name.text}` is not defined", name.span, help=_near(name.text, self.values))
+            raise self.error("E1013", f"`{name.text}` is not defined", name.span, help=near(name.text, self.values))
         found = self.values[name.text]
         if found is None:
             raise _Unknown
@@ -161,7 +161,7 @@ class _Reader:
             return form(self, s)
         if name in SCALAR_OPS and set(SCALAR_OPS[name].takes) & set(DTYPES.values()):
             return self.elementwise(s, name)
-        raise self.error("E1012", f"there is no op `{s.op}`", s.place, help=_near(s.op, (*MOVEMENT, *SCALAR_OPS, *SPELLINGS)))
+        raise self.error("E1012", f"there is no op `{s.op}`", s.place, help=near(s.op, (*MOVEMENT, *SCALAR_OPS, *SPELLINGS)))
 
     def add(self, name: str, elem: Elem, shape: Sequence[int], value: Expr, span: Span, reduction: Reduction | None = None) -> Value:
         """A node that gives one element for each index."""
@@ -365,7 +365,7 @@ class _Reader:
         given = self.attribute(s, "op")
         word = given.value.text if isinstance(given.value, Name) else ""
         if word not in REDUCERS:
-            help = _near(word, REDUCERS) or f"there are {', '.join(REDUCERS)}"
+            help = near(word, REDUCERS) or f"there are {', '.join(REDUCERS)}"
             raise self.error("E1012", f"there is no reducer `{word}`", given.span, help=help)
         reducer = REDUCERS[word]
         pop = self.integer(s.attributes["pop"]) if "pop" in s.attributes else 1
@@ -418,7 +418,7 @@ class _Reader:
         a = self.attribute(s, "dtype")
         word = a.value.text if isinstance(a.value, Name) else ""
         if word not in DTYPES:
-            raise self.error("E1020", f"there is no dtype `{word}`", a.span, help=_near(word, DTYPES) or f"there are {', '.join(DTYPES)}")
+            raise self.error("E1020", f"there is no dtype `{word}`", a.span, help=near(word, DTYPES) or f"there are {', '.join(DTYPES)}")
         return DTYPES[word]
 
     def integer(self, a: Attribute) -> int:
@@ -515,8 +515,3 @@ def _tuple(items: Sequence[int]) -> str:
 
 def _here(*values: Value | Number) -> tuple[Label, ...]:
     return tuple(Label(v.span, f"{v.name}: {v.elem}{_shape(v.shape)}") for v in dict.fromkeys(values) if isinstance(v, Value))
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    found = get_close_matches(word, list(known), 1)
-    return f"did you mean `{found[0]}`?" if found else ""

@@ -21,6 +21,7 @@ from tlc.backends.runtime import datasets
 from tlc.backends.runtime.datasets import DataFile, DataSet
 from tlc.backends.runtime.externs import EXTERNS, RuntimeStop
 from tlc.driver import cli, fetch
+from tlc.frontend import disk_cache
 
 CONTENT = {"toy/one": bytes(range(256)) * 3000, "toy/two": b"two", "play.txt": b"Exeunt.\n"}
 
@@ -115,7 +116,7 @@ def test_get(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert files(data()) == CONTENT
     assert capsys.readouterr().out == f"toy: 0.8 MB in {data()} (free)\nplay: 0.0 MB in {data()} (free)\n"
     assert server.asked == ["/one.gz", "/two.gz", "/input.txt"]
-    assert (data() / "play.txt").stat().st_mode & 0o777 == 0o666 & ~fetch._umask()
+    assert (data() / "play.txt").stat().st_mode & 0o777 == 0o666 & ~disk_cache.umask()
     assert cli.main(["data", "get", "toy"]) == 0  # all is there
     assert len(server.asked) == 3
     assert capsys.readouterr().out == f"toy: already in {data()}\n"
