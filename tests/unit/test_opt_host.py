@@ -124,6 +124,28 @@ def test_tail_calls_give_what_recursion_gives() -> None:
     assert found == {"21 5050 -2102132736 14 -1 297"}
 
 
+FORMS = """
+fn a(n: i64) -> i64 = if n == 0 { 5 } else { a(n - 1) - 1 }
+fn b(n: i64) -> i64 = if n == 0 { 0 } else { 0 + (b(n - 1) + 1) + 0 }
+fn c(n: i64) -> i64 = if n == 0 { 0 } else { c(n - 1) + -n }
+fn d(n: i64) -> i64 = if n == 0 { 7 } else { d(n - 1) * -1 }
+fn e(n: i64) -> i64 = if n == 0 { 7 } else { 0 - e(n - 1) }
+fn f(n: i64) -> i64 = if n == 0 { 7 } else { -f(n - 1) * 3 }
+fn main(n: i64 = 3000001) { print(a(n), b(n), c(n), d(n), e(n), f(n)) }
+"""
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_other_passes_do_not_decide_what_is_a_tail_call(level: int) -> None:
+    """They write `x - 1` as `x + -1`, `x + -n` as `x - n` and `x * -1` as `-x`."""
+    n = 3000001
+    services = Recorder()
+    Native(pipeline.build(pipeline.front(Source("test.tl", FORMS)), Options(level, flags={"n": n}), {}), services).run()
+    f = 7 * pow(-3, n, 1 << 64) % (1 << 64)
+    expected = (5 - n, n, -n * (n + 1) // 2, -7, -7, f - (1 << 64) if f >= 1 << 63 else f)
+    assert services.lines == [" ".join(map(str, expected))]
+
+
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_tail_calls_take_no_stack(level: int) -> None:
     text = "fn total(n: i64) -> i64 = if n == 0 { 0 } else { n + total(n - 1) }\nfn main() { print(total(30_000_000)) }\n"
