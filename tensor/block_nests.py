@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.fuse import cost
@@ -31,7 +30,7 @@ from tlc.tensor.kernel.ir import Buffer, Const, Load, Store, Var
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.kernel.ir import const as kconst
 from tlc.tensor.kernel.ir import op as kop
-from tlc.tensor.nests import Nest, unit
+from tlc.tensor.nests import Nest, outer_loops, unit
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks, Role
 
@@ -104,22 +103,10 @@ class BlockNest:
     # ------------------------------------------------------------ the loops
 
     def run(self, top: Scope) -> None:
-        self.level(top, 0)
+        units = [1 if n.reduction and len(n.reduction.terms) == 2 else cost(n.roots) + 8 for n in self.nodes]
+        outer_loops(self.emitter, top, self.nodes, self.depth, units, self.all_blocks)
 
-    def level(self, scope: Scope, k: int) -> None:
-        if k < self.depth:
-
-            def body(inner: Scope, i: Var) -> None:
-                inner.axes[k] = i
-                self.level(inner, k + 1)
-
-            extent = self.emitter.extent(self.nodes[0].extents[k])
-            if isinstance(extent, Const) and extent.value == 1:
-                scope.axes[k] = kconst(0)
-                self.level(scope, k + 1)
-                return
-            self.emitter.loop(scope, "i", kconst(0), extent, body, work=partial(self.price, k))
-            return
+    def all_blocks(self, scope: Scope) -> None:
         for node, role in zip(self.nodes, self.group.roles, strict=True):
             if role is Role.DOWN:
                 self.clear(scope, node)
@@ -139,16 +126,6 @@ class BlockNest:
 
     def rows(self) -> Expr:
         return next(n for n, r in zip(self.nodes, self.group.roles, strict=True) if r is Role.SCORES).extents[self.depth]
-
-    def price(self, k: int) -> KExpr:
-        """What an iteration over an outer axis costs, in fused multiply-adds."""
-        total: KExpr = kconst(0)
-        for node in self.nodes:
-            one: KExpr = kconst(1 if node.reduction and len(node.reduction.terms) == 2 else cost(node.roots) + 8)
-            for n in node.domain[k + 1 :]:
-                one = times(self.emitter.extent(n), one)
-            total = plus(total, one)
-        return total
 
     def block(self, scope: Scope, low: KExpr, count: KExpr) -> None:
         """The rows from low on."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
@@ -594,6 +595,40 @@ class Nest:
             scope.body.append(Store(output, at, op("add", Load(output, at), value)))
 
         self.guard_axes(self.top, lambda g: self.serial(g, list(range(node.rank)), one))
+
+
+def outer_loops(emitter: Emitter, scope: Scope, nodes: Sequence[Node], depth: int, units: Sequence[int], fill: Fill) -> None:
+    """Loops over the first `depth` axes, which all nodes have; one of extent 1 is none. The outermost may be parallel; `units` are what a
+    point of each node costs.
+    """
+
+    def price(k: int) -> KExpr:
+        """What an iteration over axis k costs."""
+        total: KExpr = const(0)
+        for node, unit in zip(nodes, units, strict=True):
+            one: KExpr = const(unit)
+            for n in node.domain[k + 1 :]:
+                one = times(emitter.extent(n), one)
+            total = plus(total, one)
+        return total
+
+    def level(s: Scope, k: int) -> None:
+        if k == depth:
+            fill(s)
+            return
+
+        def body(inner: Scope, i: Var) -> None:
+            inner.axes[k] = i
+            level(inner, k + 1)
+
+        extent = emitter.extent(nodes[0].extents[k])
+        if isinstance(extent, Const) and extent.value == 1:
+            s.axes[k] = const(0)
+            level(s, k + 1)
+        else:
+            emitter.loop(s, "i", const(0), extent, body, work=partial(price, k))
+
+    level(scope, 0)
 
 
 # ---------------------------------------------------------------- reducers

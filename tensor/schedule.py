@@ -28,15 +28,12 @@ from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.block_nests import ROWS, block_nest
 from tlc.tensor.bundle import Bundle
 from tlc.tensor.collapse import collapse
-from tlc.tensor.emit import Emitter, Scope, plus, times
+from tlc.tensor.emit import Emitter, Scope
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, loads, op, walk
 from tlc.tensor.kernel.ir import Buffer, Kernel
-from tlc.tensor.kernel.ir import Expr as KExpr
-from tlc.tensor.kernel.ir import Var as KVar
-from tlc.tensor.kernel.ir import const as kconst
-from tlc.tensor.nests import Nest, Panels, Tile, dependent
+from tlc.tensor.nests import Nest, Panels, Tile, dependent, outer_loops
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks
 from tlc.tensor.window_nests import is_window, window
@@ -86,30 +83,14 @@ def schedule_bundle(bundle: Bundle, name: str, target: Target) -> Scheduled:
     emitter.made = outputs | {t: outputs[home] for t, home in bundle.lent.items()}
     choices: list[str] = []
 
-    def work() -> KExpr:
-        total: KExpr = kconst(0)
+    def row(scope: Scope) -> None:
         for s in schedules:
-            cost: KExpr = kconst(s.unit())
-            for extent in s.node.domain[1:]:
-                cost = times(emitter.extent(extent), cost)
-            total = plus(total, cost)
-        return total
-
-    def level(scope: Scope, k: int) -> None:
-        if k < bundle.depth:
-
-            def body(inner: Scope, i: KVar) -> None:
-                inner.axes[k] = i
-                level(inner, k + 1)
-
-            emitter.loop(scope, "i", kconst(0), emitter.extent(bundle.nodes[0].extents[k]), body, work=work if k == 0 else None)
-            return
-        for s in schedules:
-            nest = Nest(s.node, emitter, tuple(map(emitter.made.get, s.node.results)), s.unit(), scope, bundle.depth)
+            # Its loops stand in the row's, or where there is one row alone and another node's numbers are in registers: never parallel.
+            nest = Nest(s.node, emitter, tuple(map(emitter.made.get, s.node.results)), 0, scope, bundle.depth)
             choices.append(s.choose_in_row(nest))
 
     top = Scope()
-    level(top, 0)
+    outer_loops(emitter, top, nodes, bundle.depth, [s.unit() for s in schedules], row)
     notes = (*(n for node in bundle.nodes for n in node.notes), "a row after the other: " + "; ".join(choices))
     operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
     kernel = Kernel(name, tuple(outputs.values()), tuple(emitter.inputs.values()), tuple(top.body), span=bundle.nodes[-1].span, notes=notes)

@@ -11,7 +11,7 @@ from tensor_run import F32, F64, I64, call, compare, function, lowered, product,
 from tlc.frontend.types import Elem
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import BOOL, Module, Type, Value
-from tlc.tensor.kernel.ir import For, Kind, statements
+from tlc.tensor.kernel.ir import For, Kind, const, statements
 from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.schedule import Target
 
@@ -117,6 +117,27 @@ def test_rows_that_lie_where_a_row_lies_that_lies_where_the_result_will(shape: t
     tensors = compare(function([tensor(2)], None, body), reals(*shape))
     (kernel,) = tensors.kernels.values()
     assert len(kernel.outputs) == 1
+
+
+def batch_of_rows(b: int, n: int, k: int) -> Module:
+    """x less the sum of its row, over a batch of known size."""
+
+    def body(builder: Builder, x: Value) -> list[Value]:
+        extents = [builder.i64(e) for e in (b, n, k)]
+        x = builder.reshape(x, extents)
+        rows, columns = extents[:2], extents[2:]
+        total = builder.tabulate(rows, lambda c, p, i: c.reduce("sum", columns, lambda d, q: d.index(x, p, i, q)))
+        return [builder.tabulate(extents, lambda c, p, i, j: c.op("sub", c.index(x, p, i, j), c.index(total, p, i)))]
+
+    return function([tensor(3)], None, body)
+
+
+def test_the_rows_of_a_batch_of_one_are_shared_among_threads() -> None:
+    (kernel,) = compare(batch_of_rows(1, 5, 7), reals(1, 5, 7)).kernels.values()
+    assert kernel.notes[-1].startswith("a row after the other")
+    compare(batch_of_rows(1, 1, 7), reals(1, 1, 7))
+    (large,) = lowered(batch_of_rows(1, 4096, 1024)).kernels.values()
+    assert [s.stop for s in large.body if isinstance(s, For) and s.kind is Kind.PARALLEL] == [const(4096)]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (20, 37)])
