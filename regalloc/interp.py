@@ -100,7 +100,6 @@ class Machine:
         self.context = self.memory.add(context)
         self.frames: list[_Frame] = []
         self.limit = limit
-        self.functions = {name: self.memory.add(bytearray(1)) for name in outside}
 
     # ------------------------------------------------------------ what meanings ask for
 
@@ -121,11 +120,6 @@ class Machine:
             out += values[mem.index - first] * mem.scale
         return out % 2**64
 
-    def symbol(self, name: str) -> int:
-        if name not in self.functions:
-            raise InternalError(f"nobody gave `{name}`", "machine code")
-        return self.functions[name]
-
     def stack_left(self) -> bool:
         return len(self.frames) < DEPTH
 
@@ -138,11 +132,8 @@ class Machine:
             raise InternalError(f"there is no function `{name}`", "machine code")
         return self.results(inst, self.run(self.module.functions[name], self.passed(inst, values), self.frames[-1].outgoing))
 
-    def call_outside(self, inst: Inst, values: Values, address: int | None) -> Values:
-        if address is None:
-            name = str(inst.attrs["symbol"])
-        else:
-            name = next((n for n, a in self.functions.items() if a == address), f"{address:#x}")
+    def call_outside(self, inst: Inst, values: Values) -> Values:
+        name = str(inst.attrs["symbol"])
         if name not in self.outside:
             raise InternalError(f"nobody gave `{name}`", "machine code")
         results = self.outside[name](self, self.passed(inst, values))

@@ -60,18 +60,18 @@ AREAS = ("context", "incoming", "outgoing")
 # ---------------------------------------------------------------- printing
 
 
-def print_module(module: Module, target: Target, spans: bool = False) -> str:
-    """All functions in order. With `spans`, each instruction's source place follows as a comment."""
-    return "\n".join(print_function(f, target, spans) for f in module.functions.values())
+def print_module(module: Module, target: Target) -> str:
+    """All functions in order."""
+    return "\n".join(print_function(f, target) for f in module.functions.values())
 
 
-def print_function(function: Function, target: Target, spans: bool = False) -> str:
+def print_function(function: Function, target: Target) -> str:
     """One function. Broken machine IR prints too."""
     printer = _Printer(target, function)
     lines = [printer.head()]
     for block in function.blocks:
         lines.append(printer.block(block))
-        lines += [f"  {printer.inst(i)}" + (f"  # {i.span}" if spans else "") for i in block.insts]
+        lines += [f"  {printer.inst(i)}" for i in block.insts]
     return "\n".join([*lines, "}", ""])
 
 

@@ -32,7 +32,7 @@ back. It is fixed after the prologue; r15 is never touched. At calls rsp is a mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -47,7 +47,7 @@ from tlc.backends.x86.ops import ROWS
 from tlc.backends.x86.registers import CALLEE_SAVED
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import NOWHERE, Span
-from tlc.regalloc.ir import Block, Function, Inst, Module, Reg
+from tlc.regalloc.ir import Block, Function, Inst, Module, Reg, instructions
 from tlc.regalloc.target import Kind
 from tlc.ssa.formatting import shortest
 
@@ -162,7 +162,7 @@ class _Assembler:
     def frame(self) -> None:
         """Where things lie relative to rsp."""
         f, written, calls = self.f, set[str](), False
-        for inst in self.instructions():
+        for inst in instructions(self.f):
             for o in inst.operands:
                 if o.is_def and type(o.place) is Reg:
                     written.add(o.place.name)
@@ -176,10 +176,6 @@ class _Assembler:
         self.size = size
         self.slots = 8 * f.outgoing
         self.incoming = size + 8 * len(self.saved) + 8
-
-    def instructions(self) -> Iterator[Inst]:
-        for block in self.f.blocks:
-            yield from block.insts
 
     def layout(self) -> list[Block]:
         """The blocks that are emitted; `ahead` says where those lead to that are not."""
@@ -305,14 +301,6 @@ class _Assembler:
         self.forget()
         self.raw += b"\xe8\0\0\0\0"
         self.fields.append((len(self.raw), len(self.jumps), symbol, Link.CALL))
-
-    def symbol_slot(self, form: Form, register: int, symbol: str) -> None:
-        memory = Memory(-1)
-        if self.record is not None:
-            self.note(text(form, register, memory, symbol=f"slot of {symbol}"))
-        self.raw += encode(form, register, memory)
-        self.written((register,))
-        self.fields.append((len(self.raw), len(self.jumps), symbol, Link.SLOT))
 
     def jump(self, condition: int | None, to: Label) -> None:
         if self.record is not None:

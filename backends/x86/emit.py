@@ -13,7 +13,6 @@ from tlc.backends.context import SERVICES, offset
 from tlc.backends.x86 import emit_comparisons, emit_integers, emit_reals
 from tlc.backends.x86.emit_comparisons import goto
 from tlc.backends.x86.emitter import (
-    MOV,
     NE,
     R15,
     RAX,
@@ -21,8 +20,6 @@ from tlc.backends.x86.emitter import (
     XOR32,
     Emit,
     Emitter,
-    address,
-    reg,
 )
 from tlc.backends.x86.forms import FORMS, Memory
 from tlc.backends.x86.ops import ROWS
@@ -52,16 +49,6 @@ def _call_c(e: Emitter, i: Inst) -> None:
         _status(e)
 
 
-def _call_m(e: Emitter, i: Inst) -> None:
-    e.put(CALL_M, address(e, i))
-    if i.attrs["checked"]:
-        _status(e)
-
-
-def _symbol_address(e: Emitter, i: Inst) -> None:
-    e.symbol_slot(MOV[64], reg(i.operands[0]), str(i.attrs["symbol"]))
-
-
 def _jump(e: Emitter, i: Inst) -> None:
     goto(e, i.targets[0][0])
 
@@ -87,7 +74,7 @@ EMIT: dict[str, Emit] = {
     **emit_comparisons.EMIT,
     **emit_integers.EMIT,
     **emit_reals.EMIT,
-    "pmove": _pmove, "enter": _nothing, "call": _call, "call_c": _call_c, "call_m": _call_m, "symbol_address": _symbol_address,
+    "pmove": _pmove, "enter": _nothing, "call": _call, "call_c": _call_c,
     "jump": _jump, "ret": _ret, "trap": _trap,
 }  # fmt: skip
 

@@ -169,14 +169,6 @@ def _shift_immediate(name: str) -> Emit:
     return lambda e, i: e.put(forms[width(i)], reg(i.operands[0]), immediate(i, 64))
 
 
-RORX = forms_of("rorx", "r,m,i8")
-
-
-def _rotate(e: Emitter, i: Inst) -> None:
-    w = width(i)
-    e.put(RORX[w], reg(i.operands[0]), rm(e, i.operands[1]), -immediate(i, 64) % w)
-
-
 _SIGN_EXTEND = {(8, 32): MOVSX8[32], (8, 64): MOVSX8[64], (16, 32): MOVSX16[32], (16, 64): MOVSX16[64], (32, 64): MOVSXD}
 _ZERO_EXTEND = {8: MOVZX8, 16: MOVZX16, 32: MOV[32], 64: MOV[64]}
 
@@ -204,9 +196,11 @@ def _divide(name: str) -> Emit:
     return emit
 
 
-def _multiply_high(name: str) -> Emit:
-    forms = forms_of(name, "m")
-    return lambda e, i: e.put(forms[width(i)], rm(e, i.operands[3]))
+MULTIPLY = forms_of("mul", "m")
+
+
+def _multiply_high(e: Emitter, i: Inst) -> None:
+    e.put(MULTIPLY[width(i)], rm(e, i.operands[3]))
 
 
 # ---------------------------------------------------------------- memory
@@ -253,7 +247,7 @@ def _emitters() -> dict[str, Emit]:
 EMIT: dict[str, Emit] = {
     **_emitters(),
     "add": _add, "add_i": _add_immediate, "and_i": _and_immediate, "imul_i": _imul_immediate,
-    "mov_i": _mov_i, "move": _move, "neg": _unary("neg"), "not": _unary("not"), "rol_i": _rotate, "sx": _sx, "zx": _zx,
-    "idiv": _divide("idiv"), "udiv": _divide("div"), "imul_hi": _multiply_high("imul"), "mul_hi": _multiply_high("mul"),
+    "mov_i": _mov_i, "move": _move, "neg": _unary("neg"), "not": _unary("not"), "sx": _sx, "zx": _zx,
+    "idiv": _divide("idiv"), "udiv": _divide("div"), "mul_hi": _multiply_high,
     "lea": _lea, "load": _load, "store": _store, "store_i": _store_immediate,
 }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tlc.backends.x86.emitter import (
-    FBLEND,
     FCMP,
     FLOAD,
     FSTORE,
@@ -83,10 +82,6 @@ def _fmask(e: Emitter, i: Inst) -> None:
     e.put(FCMP[width(i)], reg(i.operands[0]), reg(i.operands[1]), rm(e, i.operands[2]), PREDICATES[str(i.attrs["cc"])])
 
 
-def _fblend(e: Emitter, i: Inst) -> None:
-    e.put(FBLEND[width(i)], *(reg(o) for o in i.operands))
-
-
 def _fconst(e: Emitter, i: Inst) -> None:
     d, w, bits = reg(i.operands[0]), width(i), i.attrs["bits"]
     assert isinstance(bits, int)
@@ -162,7 +157,7 @@ def _emitters() -> dict[str, Emit]:
     out: dict[str, Emit] = {}
     for name in ("add", "sub", "mul", "div", "min", "max"):
         out[f"f{name}"], out[f"f{name}_m"] = _real(f"v{name}"), _real_memory(f"v{name}")
-    for name in ("and", "or", "xor", "andn"):
+    for name in ("and", "or"):
         out[f"f{name}"] = _real(f"v{name}", PS, "x128,v128,y128")
     return out
 
@@ -171,6 +166,6 @@ EMIT: dict[str, Emit] = {
     **_emitters(),
     "fconst": _fconst, "fload": _fload, "fstore": _fstore, "fsqrt": _fsqrt, "fround": _fround,
     "fabs": _with_mask(FAND, _REST), "fneg": _with_mask(FXOR, _SIGN), "fma": _fma("vfmadd213"), "fma_acc": _fma("vfmadd231"),
-    "fmask": _fmask, "fblend": _fblend, "int_to_f": _int_to_f, "f_to_int": _f_to_int, "f_to_f": _f_to_f,
+    "fmask": _fmask, "int_to_f": _int_to_f, "f_to_int": _f_to_int, "f_to_f": _f_to_f,
     "bits_to_f": _bits_to_f, "f_to_bits": _f_to_bits, "f16_to_f": _f16_to_f, "f_to_f16": _f_to_f16,
 }  # fmt: skip

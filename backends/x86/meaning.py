@@ -40,16 +40,12 @@ class Machine(Protocol):
 
     def write(self, address: int, size: int, value: int) -> None: ...
 
-    def symbol(self, name: str) -> int:
-        """The address of a function from outside."""
-        ...
-
     def call(self, inst: Inst, values: Values) -> Values:
         """Call a function of the module by the convention; its failure leaves this function too."""
         ...
 
-    def call_outside(self, inst: Inst, values: Values, address: int | None) -> Values:
-        """Call a function from outside, by its symbol or address."""
+    def call_outside(self, inst: Inst, values: Values) -> Values:
+        """Call a function from outside by its symbol."""
         ...
 
     def stack_left(self) -> bool:
@@ -274,11 +270,6 @@ def shift_arithmetic(a: int, count: int, w: int) -> int:
     return signed(a, w) >> (count & (w - 1))
 
 
-def rotate_left(a: int, count: int, w: int) -> int:
-    a, count = unsigned(a, w), count & (w - 1)
-    return (a << count) | (a >> (w - count))
-
-
 def unary(f: Callable[[int], int]) -> Meaning:
     return lambda m, i, v: (upper_undefined(f(v[0]), width(i)),)
 
@@ -311,13 +302,10 @@ def divide(read: Callable[[int, int], int]) -> Meaning:
     return meaning
 
 
-def multiply_high(read: Callable[[int, int], int]) -> Meaning:
-    def meaning(m: Machine, i: Inst, v: Values) -> Values:
-        w = width(i)
-        product = read(v[0], w) * read(v[1], w)
-        return upper_undefined(product >> w, w), upper_undefined(product, w)
-
-    return meaning
+def multiply_high(m: Machine, i: Inst, v: Values) -> Values:
+    w = width(i)
+    product = unsigned(v[0], w) * unsigned(v[1], w)
+    return upper_undefined(product >> w, w), upper_undefined(product, w)
 
 
 # ---------------------------------------------------------------- memory
@@ -410,10 +398,6 @@ def fmask(m: Machine, i: Inst, v: Values) -> Values:
     return (upper_undefined(ALL if holds else 0, width(i)),)
 
 
-def fblend(m: Machine, i: Inst, v: Values) -> Values:
-    return (upper_undefined(v[1 if v[2] >> (width(i) - 1) & 1 else 0], width(i)),)
-
-
 def int_to_f(m: Machine, i: Inst, v: Values) -> Values:
     w, source = width(i), np.int64(signed(v[0], width(i, "from")))
     return (bits(source.astype(np.float64 if w == 64 else np.float32), w),)
@@ -459,19 +443,7 @@ def call(m: Machine, i: Inst, v: Values) -> Values:
 
 
 def call_c(m: Machine, i: Inst, v: Values) -> Values:
-    return m.call_outside(i, v, None)
-
-
-def call_m(m: Machine, i: Inst, v: Values) -> Values:
-    return m.call_outside(i, v, _memory_word(m, i, v))
-
-
-def _memory_word(m: Machine, i: Inst, v: Values) -> int:
-    return m.read(m.address(i, v), 8)
-
-
-def symbol_address(m: Machine, i: Inst, v: Values) -> Values:
-    return (m.symbol(str(i.attrs["symbol"])),)
+    return m.call_outside(i, v)
 
 
 def jump(m: Machine, i: Inst, v: Values) -> int:

@@ -20,19 +20,19 @@ A failing check tells the context its `site` and its `slots`: for each the numbe
 the next of the late uses behind the other operands.
 
 d, a any                           are an operand that must be written and one that may lie in the frame
-add, add_i, imul_i, rol_i, shl, shr, sar write anywhere; the others of two operands write over the first.
+add, add_i, imul_i, shl, shr, sar write anywhere; the others of two operands write over the first.
 
-mov_i   d any {imm}                `symbol_address` d {symbol}: of a function from outside
+mov_i   d any {imm}
 sx, zx  d, a any {from}            from its low bits; `zx` clears all bits above
 lea     d [mem]                    load d [mem] {ext}: extended to 64 bits by sign or zero;  store v [mem];  store_i [mem] {imm}
 shl shr sar  d, a any, count       the count modulo the width (32 or 64)
 idiv udiv    q (rax), r (rdx), a (rax), b any late      traps where the quotient does not exist
-imul_hi mul_hi  hi (rdx), lo (rax), a (rax), b any      the whole product
+mul_hi       hi (rdx), lo (rax), a (rax), b any         the whole product, unsigned
 X_to, X_to_i [mem]                 the memory itself is the first operand and the result
 
 fmin, fmax                         a < b ? a : b and a > b ? a : b
 fma  d, a, b, c any                a * b + c in the place of a;   fma_acc d, c, a, b any: the same in the place of c
-fmask d, a, b {cc}                 all bits set or clear;  fblend d, x, y, m: y where the top bit of m is set
+fmask d, a, b {cc}                 all bits set or clear
 int_to_f {from, w}, f_to_int {from, w}, f_to_f {w} (from the other width)
 bits_to_f, f_to_bits               the same bits;  f16_to_f d, a: from the low 16 bits;  f_to_f16
 fconst d {bits}                    fload, fstore [mem]
@@ -40,7 +40,6 @@ fconst d {bits}                    fload, fstore [mem]
 enter   the parameters, in registers of the convention (`registers.py`); first of all
 call    results = call arguments {symbol}: of a function of the module; its failure leaves this one
 call_c  the same in the convention of C {symbol, checked}: `checked` leaves where eax is not 0. `service.NAME` is a service
-call_m  [mem] {checked}            the function whose address is in memory
 ret     results                    jump -> block;  trap: never reached
 poll                               leave if the run is to stop;  check_stack {site, slots}: if the stack is full, and then poll, too
 """
@@ -171,10 +170,8 @@ _REAL: dict[str, Callable[..., object]] = {
 }
 
 _REAL_BITS: dict[str, Callable[[int, int], int]] = {
-    "fand":  lambda a, b: a & b,
-    "for":   lambda a, b: a | b,
-    "fxor":  lambda a, b: a ^ b,
-    "fandn": lambda a, b: ~a & b,
+    "fand": lambda a, b: a & b,
+    "for":  lambda a, b: a | b,
 }  # fmt: skip
 
 
@@ -197,18 +194,15 @@ _ROWS = (
     _row("mov_i", (_def(ANY),), meaning.mov_i, "imm", _WORDS, remat=True),
     _row("neg", (OVER, A), meaning.unary(operator.neg), "", _BYTES),
     _row("not", (OVER, A), meaning.unary(operator.invert), "", _BYTES),
-    _row("rol_i", (D, M), meaning.with_immediate(meaning.rotate_left), "imm", _WORDS),
     _row("sx", (D, M), meaning.sx, "from", _WORDS),
     _row("zx", (D, M), meaning.zx, "from", _WORDS),
     _row("idiv", _DIVISION, meaning.divide(signed), "", _WORDS),
     _row("udiv", _DIVISION, meaning.divide(unsigned), "", _WORDS),
-    _row("imul_hi", _PRODUCT, meaning.multiply_high(signed), "", _WORDS),
-    _row("mul_hi", _PRODUCT, meaning.multiply_high(unsigned), "", _WORDS),
+    _row("mul_hi", _PRODUCT, meaning.multiply_high, "", _WORDS),
     _row("lea", (D,), meaning.lea, "mem", _WORDS),
     _row("load", (D,), meaning.load, "mem ext", _MEMORY),
     _row("store", (A,), meaning.store, "mem", _MEMORY, pure=False),
     _row("store_i", (), meaning.store_i, "imm mem", _MEMORY, pure=False),
-    _row("symbol_address", (D,), meaning.symbol_address, "symbol", remat=True),
     _row("fconst", (FD,), meaning.fconst, "bits", _WORDS, remat=True),
     _row("fload", (FD,), meaning.fload, "mem", _WORDS),
     _row("fstore", (FA,), meaning.store, "mem", _WORDS, pure=False),
@@ -219,7 +213,6 @@ _ROWS = (
     _row("fma", (FOVER, FA, FA, FM), meaning.fma(0, 1, 2), "", _WORDS, commutes=True),
     _row("fma_acc", (FOVER, FA, FA, FM), meaning.fma(1, 2, 0), "", _WORDS),
     _row("fmask", (FD, FA, FM), meaning.fmask, "cc", _WORDS),
-    _row("fblend", (FD, FA, FA, FA), meaning.fblend, "", _WORDS),
     _row("int_to_f", (FD, M), meaning.int_to_f, "from", _WORDS),
     _row("f_to_int", (D, FM), meaning.f_to_int, "from", _WORDS),
     _row("f_to_f", (FD, FM), meaning.f_to_f, "", _WORDS),
@@ -232,7 +225,6 @@ _ROWS = (
     Row("enter", (), meaning.enter, variadic=True),
     Row("call", (), meaning.call, ("symbol",), Kind.CALL, variadic=True, clobbers=CALLER_SAVED),
     Row("call_c", (), meaning.call_c, ("symbol", "checked"), Kind.CALL, variadic=True, clobbers=CALLER_SAVED),
-    Row("call_m", (), meaning.call_m, ("mem", "checked"), Kind.CALL, variadic=True, clobbers=CALLER_SAVED),
     Row("poll", (), meaning.poll, (), Kind.EXIT),
     Row("check_stack", (), meaning.check_stack, ("site", "slots"), Kind.EXIT, variadic=True),
     Row("jump", (), meaning.jump, (), Kind.TERMINATOR, targets=1),
@@ -252,7 +244,7 @@ def _fits(value: object, inst: Inst) -> bool:
     if type(value) is not int:
         return False
     w = meaning.width(inst)
-    if inst.op in ("rol_i", *(f"{name}_i" for name in _SHIFTS)):
+    if inst.op in [f"{name}_i" for name in _SHIFTS]:
         return 0 <= value < w
     return -(1 << (w - 1)) <= value < 1 << w if w < 64 or inst.op == "mov_i" else -(2**31) <= value < 2**31
 

@@ -284,7 +284,6 @@ func @f.main allocated {
 a:
   call_c {checked = True, symbol = "k.one"}
   call {symbol = "f.g"}
-  %0@rax = symbol_address {symbol = "labs"}
   ret
 }
 
@@ -294,7 +293,7 @@ a:
 }
 """
     code, functions = assembled(text)
-    assert [(r.link, r.symbol) for r in code.relocations] == [(Link.CALL, "k.one"), (Link.SLOT, "labs")]
+    assert [(r.link, r.symbol) for r in code.relocations] == [(Link.CALL, "k.one")]
     call = next(line for line in functions["f.main"] if line.text == "call f.g")
     distance = int.from_bytes(code.text[call.end - 4 : call.end], "little", signed=True)
     assert call.end + distance == code.symbols["f.g"]

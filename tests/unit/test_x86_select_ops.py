@@ -36,7 +36,7 @@ class Outside:
         base, index = (0 if k is None else values[k - defs] for k in (mem.base, mem.index))
         return (base + index * mem.scale + mem.offset) & MASK
 
-    def call_outside(self, inst: ir.Inst, values: Values, address: int | None) -> Values:
+    def call_outside(self, inst: ir.Inst, values: Values) -> Values:
         elem = {"c.fmod.f64.f64.f64": Elem.F64, "c.fmodf.f32.f32.f32": Elem.F32}[str(inst.attrs["symbol"])]
         with np.errstate(all="ignore"):
             return (register(np.fmod(*(scalar(v, elem) for v in values)), elem),)
