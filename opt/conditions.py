@@ -50,6 +50,7 @@ class Conditions:
         self._trees: dict[Region, Dominance] = {}
         self._into: dict[Region, dict[Block, list[tuple[Block, int]]]] = {}
         self._about: dict[Region, dict[Value, list[Condition]]] = {}
+        self._known: dict[tuple[Value, Block], list[Condition]] = {}
         self._bools: dict[Region, dict[Value, list[tuple[bool, Place]]]] = {}
         self._made: dict[Region, dict[Value, list[Place]]] = {}
         self._positions: dict[Block, dict[Instr, int]] = {}
@@ -58,11 +59,19 @@ class Conditions:
     def about(self, value: Value, at: Place) -> list[Condition]:
         """The conditions that hold at a place and in which the value occurs, perhaps inside sums and products."""
         found: list[Condition] = []
-        for region in _around(at[0]):
-            known = self._conditions(region).get(value)
-            if known:
-                found += [c for c in known if self.holds_from(c.place, at)]
+        for block, position in self._around(at):
+            found += [c for c in self._known_in(value, block) if c.place[0] is not block or c.place[1] <= position]
         return found
+
+    def _known_in(self, value: Value, block: Block) -> list[Condition]:
+        """The conditions of the block's region about a value that are known in the block, or from some place of it on."""
+        known = self._known.get((value, block))
+        if known is None:
+            assert block.region is not None
+            tree = self.tree(block.region)
+            every = self._conditions(block.region).get(value, ())
+            known = self._known[value, block] = [c for c in every if c.place[0] is block or tree.dominates(c.place[0], block)]
+        return known
 
     def truth(self, cond: Value, at: Place) -> bool | None:
         """What a bool itself is known to be at a place."""
@@ -119,6 +128,15 @@ class Conditions:
         if block not in self._positions:
             self._positions[block] = {i: k for k, i in enumerate(block.instrs)}
         return self._positions[block].get(instr, 0)
+
+    def _around(self, at: Place) -> Iterator[Place]:
+        """A place and those of the comprehensions around it, inner ones first."""
+        while True:
+            yield at
+            region = at[0].region
+            if region is None or not isinstance(region.parent, Instr) or region.parent.block is None:
+                return
+            at = self.before(region.parent)
 
     def before(self, instr: Instr) -> Place:
         assert instr.block is not None

@@ -18,6 +18,7 @@ an edge that would become one more way back to a header.
 from __future__ import annotations
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.conditions import OPPOSITE
 from tlc.opt.regions import all_regions, fused_product
 from tlc.opt.rewrite import Literal, can_evaluate, const_of, evaluate
 from tlc.ssa.clone import clone_instr
@@ -27,7 +28,6 @@ from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, jump
 from tlc.ssa.repair import rejoin
 
 LIMIT = 4  # instructions of a block that is threaded, and values of it that other blocks read
-NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 Fact = tuple[Value, bool]
 
@@ -161,14 +161,14 @@ class _Edge:
         if b.op == ("and" if truth else "or"):
             found = [self.follows(cond, v, truth) for v in b.operands]
             return next((f for f in found if f is not None), None)
-        if not isinstance(a, Instr) or a.op not in NEGATED or b.op not in NEGATED:
+        if not isinstance(a, Instr) or a.op not in OPPOSITE or b.op not in OPPOSITE:
             return None
         if [self.name(v) for v in a.operands] != [self.name(v) for v in b.operands]:
             return None
         if a.op == b.op:
             return truth
         total = not a.operands[0].type.elem.is_real or a.op in ("eq", "ne")  # of reals, `not (x < y)` is not `x >= y`
-        return not truth if total and a.op == NEGATED[b.op] else None
+        return not truth if total and a.op == OPPOSITE[b.op] else None
 
     def name(self, value: Value) -> object:
         """A value on this edge; a constant by what it is."""
