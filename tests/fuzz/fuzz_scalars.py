@@ -24,7 +24,7 @@ ELEMS = (*INTS, *REALS, "bool")
 Dims = tuple[int | str, ...]  # a name is a dimension that only the run knows
 
 ARRAYS: tuple[tuple[str, Dims], ...] = tuple((elem, dims) for elem in ELEMS for dims in ((5,), (3, 4), ("n",), ("n", 3)))  # what `main` makes
-PROGRAMS = 25  # in a batch
+PROGRAMS = 40  # in a batch
 RUNS = 3  # of each program
 LOOPS = 3  # nested
 WEIGHT = 100  # how often a statement may run, about
@@ -110,6 +110,7 @@ class Generator:
     functions: list[Function] = field(default_factory=list)
     names: int = 0
     cost: int = 0  # of the function at hand
+    depth: int = 3  # how deep statements of the program at hand nest
 
     # ------------------------------------------------------------ small things
 
@@ -459,8 +460,8 @@ class Generator:
                 v = replace(p, name=self.name("v"), mutable=True)
                 self.line(f"var {v.name} = {p.name}")
                 scope.vars.append(v)
-        for _ in range(self.rng.randint(2, 5) if entry else self.rng.randint(1, 3)):
-            self.statement(scope, 3 if entry else 2)
+        for _ in range(self.rng.randint(1, 4) if entry else self.rng.randint(1, 3)):
+            self.statement(scope, self.depth if entry else min(self.depth, 2))
         value = self.result(scope)
         types = [elem + (f"[{', '.join(map(str, dims))}]" if dims else "") for elem, dims in results]
         type = types[0] if len(types) == 1 else f"({', '.join(types)})"
@@ -472,7 +473,8 @@ class Generator:
         """A function `p` and its helpers."""
         text: list[str] = []
         self.functions = []
-        for _ in range(self.rng.choice((0, 0, 1, 1, 2))):
+        self.depth = self.rng.choice((0, 1, 1, 2, 3))
+        for _ in range(self.rng.choice((0, 0, 0, 1, 2))):
             f = self.function(self.name("g"), self.chance(0.5), False)
             text += self.lines
             self.functions.append(f)
