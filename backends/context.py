@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tlc.ssa.tape import TAPES
+
 VALUES = 16  # operands of a failed check that are kept
 CLASSES = 1024  # lists of free buffers
 WORKERS = 63  # threads beside the one that runs the program, at most
@@ -32,7 +34,7 @@ class Field:
 
 # What the services are, in order of the table. A service takes a pointer to 64-bit slots (its arguments, then room for results)
 # and gives 0, or 1 if the run must end.
-SERVICES = ("print", "format", "extern", "progress_begin", "progress_tick", "progress_end")
+SERVICES = ("print", "format", "extern", "progress_begin", "progress_tick", "progress_note", "progress_end")
 
 FIELDS = (
     Field("stop", 32),            # set from outside; host loops look at it
@@ -44,11 +46,10 @@ FIELDS = (
     Field("services", 64, len(SERVICES)),
     Field("ticked", 64),          # when progress was last shown, in nanoseconds
     Field("used", 64),            # bytes in buffers that are alive
+    Field("peak", 64),            # the most that `used` ever was
     Field("cached", 64),          # bytes in buffers that wait to be used again
     Field("mallocs", 64),         # how often memory was asked of the C library
-    Field("tape", 64),            # where the tape goes on, where its chunk begins, and where it ends
-    Field("tape_begin", 64),
-    Field("tape_end", 64),
+    Field("tapes", 64, 3 * TAPES),  # of each: where it goes on, where its chunk begins, and where that ends
     Field("classes", 64, CLASSES),
     Field("threads", 64),         # how many the program may use; set from outside
     Field("workers", 64),         # how many threads run beside the program's own

@@ -16,6 +16,8 @@ V3 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c")
 
 _MODEL = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")  # on x86, on ARM
 
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
 # feature -> bytes of a vector register, how many there are; the first that the processor has
 _VECTORS = (("avx512f", 64, 32), ("avx2", 32, 16), ("asimd", 16, 32))
 
@@ -48,13 +50,28 @@ def name() -> str:
 
 
 def vectors() -> Target:
-    """The vector registers, as schedules should know them: they differ with it in speed, never in results."""
+    """The vector registers and the cache, as schedules should know them: they differ with it in speed, never in results."""
     from tlc.tensor.schedule import Target  # a warm start asks only for the name
 
+    room = own_cache() or Target().cache_bytes
     for feature, size, count in _VECTORS:
         if feature in features():
-            return Target(vector_bytes=size, registers=count)
-    return Target(vector_bytes=16, registers=16)
+            return Target(vector_bytes=size, registers=count, cache_bytes=room)
+    return Target(vector_bytes=16, registers=16, cache_bytes=room)
+
+
+@cache
+def own_cache() -> int:
+    """The bytes of the second cache, which a core has to itself (where threads share a core, they share it); 0 if that is not known."""
+    found = 0
+    for index in _CACHES.glob("index*"):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        if level == "2" and kind in ("Data", "Unified") and size.endswith("K") and size[:-1].isdigit():
+            found = int(size[:-1]) << 10
+    return found
 
 
 def missing_for_own_code() -> str:

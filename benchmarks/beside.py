@@ -1,66 +1,120 @@
 """A training step of ours beside those of the peers, for the scripts that say what a step is.
 
 Each contestant runs in a process of its own, on the same cores, and they take turns. A figure is the median of the medians that the
-processes print, in ms, with the least step of all; the ratio is the peer's median by ours. A peer that is not installed is left out.
+processes print, in ms, with the least step of all and the most memory that a process held (compilers included); the ratio is the peer's
+median by ours. Where the contestants also print the loss they end with, it has to be ours. A peer that is not installed is left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-Step = Callable[[int], object]  # does step i of a round, and waits for its end
+Step = Callable[[int], object]  # does step i of a round, and waits for its end; may give the loss
 
 
-def main(script: str, what: str, peers: Mapping[str, Callable[[int], Step]], rounds: int, steps: int) -> None:
-    """The command of `script`; beside it lies `NAME.tl`, our program. A peer makes its step, given the number of threads."""
+@dataclass(frozen=True)
+class Figures:
+    """What one process said: times of a step in ms; the loss, where it says one; its greatest resident memory in MB."""
+
+    median: float
+    least: float
+    loss: float | None
+    memory: float
+
+
+def main(
+    script: str, what: str, peers: Mapping[str, Callable[..., Step]], rounds: int, steps: int,
+    tokens: Callable[[Mapping[str, int]], int] | None = None, **sizes: int,
+) -> None:  # fmt: skip
+    """The command of `script`; beside it lies `NAME.tl`, our program. `sizes` are flags of the command, of the program and parameters of
+    the peers, each of which makes its step, given the number of threads and the sizes. `tokens` says how many of them a step does.
+    """
     parser = argparse.ArgumentParser(description=f"Times {what} beside PyTorch and JAX.")
     parser.add_argument("--turns", type=int, default=3, help="processes of each contestant (default 3)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each contestant (default 1)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers (default: this one)")
     parser.add_argument("--peer", choices=sorted(peers), help="only time this peer, in this process")
+    parser.add_argument("--only", help="the contestants that run, with commas between (default: all)")
+    for name, default in {"rounds": rounds, "steps": steps, **sizes}.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"(default {default})")
     args = parser.parse_args()
+    sizes = {name: getattr(args, name) for name in sizes}
     if args.peer:
-        _time(peers[args.peer](args.threads), rounds, steps)
+        made = peers[args.peer](args.threads, **({"steps": args.steps, **sizes} if sizes else {}))
+        _time(made, args.rounds, args.steps)
         return
-    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(args.threads))
+    flags = [word for name in ("rounds", "steps", *sizes) for word in (f"--{name}", str(getattr(args, name)))]
+    commands = {"tlc": [sys.executable, "-m", "tlc", "--threads", str(args.threads), str(Path(script).with_suffix(".tl")), *flags]}
+    commands |= {name: [args.python, script, "--peer", name, "--threads", str(args.threads), *flags] for name in peers}
+    if args.only:
+        commands = {name: commands[name] for name in args.only.split(",")}
+    compare(commands, args.threads, args.turns, tokens(sizes) if tokens else None)
+
+
+def compare(commands: Mapping[str, list[str]], threads: int, turns: int, tokens: int | None) -> None:
+    """Run the commands in turns, on the first `threads` processors, and print their figures. The first is ours."""
+    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     env = {**os.environ, **counts, "JAX_PLATFORMS": "cpu"}
-    if args.threads == 1:
+    if threads == 1:
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[: args.threads]))
-    program = [str(Path(script).with_suffix(".tl")), "--rounds", str(rounds), "--steps", str(steps)]
-    commands = {"tlc": [sys.executable, "-m", "tlc", "--threads", str(args.threads), *program]}
-    commands |= {name: [args.python, script, "--peer", name, "--threads", str(args.threads)] for name in peers}
-    found: dict[str, list[tuple[float, float]]] = {}
-    for _ in range(args.turns):
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
+    found: dict[str, list[Figures]] = {}
+    for _ in range(turns):
         for name, command in commands.items():
-            done = subprocess.run(["taskset", "-c", cpus, *command], env=env, capture_output=True, text=True, check=False)
-            if done.returncode and "No module named" in done.stderr:
-                continue  # a peer that is not installed
-            done.check_returncode()
-            median, least = map(float, done.stdout.split())
-            found.setdefault(name, []).append((median, least))
-    ours = statistics.median(m for m, _ in found["tlc"])
-    print(f"{'':8} {'median':>9} {'least':>9}   median / tlc")
-    for name, figures in found.items():
-        median, least = statistics.median(m for m, _ in figures), min(b for _, b in figures)
-        print(f"{name:8} {median:6.3f} ms {least:6.3f} ms   {median / ours:.2f}")
+            figures = _run(["taskset", "-c", cpus, *command], env)
+            if figures is not None:
+                found.setdefault(name, []).append(figures)
+    ours = next(iter(found.values()))
+    loss = ours[0].loss
+    middle = statistics.median(f.median for f in ours)
+    width = max(8, *map(len, found))
+    print(f"{'':{width}} {'median':>9} {'least':>9} {'memory':>8}   median / tlc")
+    for name, all_figures in found.items():
+        median, least = statistics.median(f.median for f in all_figures), min(f.least for f in all_figures)
+        memory = max(f.memory for f in all_figures)
+        rate = f"   {tokens / median * 1e3:6.0f} tokens/s" if tokens else ""
+        print(f"{name:{width}} {median:6.3f} ms {least:6.3f} ms {memory:5.0f} MB   {median / middle:.2f}{rate}")
+        for f in all_figures:
+            if loss is not None and f.loss is not None and not math.isclose(f.loss, loss, rel_tol=1e-3):
+                sys.exit(f"the results differ: {name} ends with a loss of {f.loss}, ours is {loss}")
+
+
+def _run(command: list[str], env: Mapping[str, str]) -> Figures | None:
+    """None for a peer that is not installed."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, env=env, stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if process.returncode:
+            message = err.read()
+            if "No module named" in message:
+                return None
+            sys.exit(f"{' '.join(command)} failed:\n{message}")
+        median, least, *loss = map(float, out.read().split())
+    return Figures(median, least, loss[0] if loss else None, usage.ru_maxrss / 1024)
 
 
 def _time(step: Step, rounds: int, steps: int) -> None:
-    """Print the median and the least time of a step in ms, over rounds, as our program does."""
+    """Print the median and the least time of a step in ms, over rounds, as our program does, and the last loss, if there is one."""
     for i in range(steps):
         step(i)
     times = []
+    loss: object = None
     for _ in range(rounds):
         start = time.perf_counter()
         for i in range(steps):
-            step(i)
+            loss = step(i)
         times.append((time.perf_counter() - start) / steps * 1e3)
-    print(statistics.median(times), min(times))
+    print(statistics.median(times), min(times), *([] if loss is None else [float(loss)]))  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ KINDS = (
     ("compiled programs", ("compiled/*.program",)),
     ("machine code", ("compiled/*.object",)),
     ("parser tables", ("*.tables",)),
+    ("library trees", ("*.tree",)),
     ("unfinished", (f"compiled/{disk_cache.TEMPORARY}*", f"{disk_cache.TEMPORARY}*", f"data/**/{disk_cache.TEMPORARY}*")),
 )
 

@@ -25,7 +25,6 @@ from tlc.driver.request import (
     FAILED,
     FLAGS,
     INTERNAL,
-    INTERRUPTED,
     OK,
     STAGES,
     STAGES_TO_COME,
@@ -37,6 +36,7 @@ from tlc.driver.request import (
     read_source,
     refuse,
 )
+from tlc.driver.start import INTERRUPTED
 from tlc.frontend.diagnostics import CompileError
 
 if TYPE_CHECKING:
@@ -263,6 +263,12 @@ def _explain(request: Request) -> int:
     return OK
 
 
+def _doc(request: Request) -> int:
+    from tlc.driver.doc_command import doc
+
+    return doc(request)
+
+
 def _cache(request: Request) -> int:
     from tlc.driver import cache_command
 
@@ -313,7 +319,7 @@ def _version() -> int:
     return OK
 
 
-TO_COME = ("fmt", "build", "tune", "explore", "bisect", "doc", "lsp")
+TO_COME = ("fmt", "build", "tune", "explore", "bisect", "lsp")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
@@ -321,6 +327,7 @@ COMMANDS = (
     Command("opt",     "FILE.ssa [--passes NAME,NAME]",  "run passes over a text of SSA and print it",      opt),
     Command("profile", "[flags] PROGRAM.tl",             "run a program and say where its time went",       profile, PROFILE_FLAGS),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
+    Command("doc",     "[NAME | PROGRAM.tl [NAME]]",     "the documentation of the library, or of a program", _doc),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),
     Command("data",    "[get NAME ...]",                 "list the data sets, or fetch one",                _data),
     Command("repl",    "",                               "what `tlc` alone does",                           _repl),
@@ -351,19 +358,17 @@ def _answer(error: BaseException, argv: Sequence[str], form: str) -> int:
 
 def _failed(error: BaseException, argv: Sequence[str], form: str) -> int:
     """The running program stopped itself, or the compiler has a fault."""
-    from tlc.backends.runtime.stop import RuntimeStop
     from tlc.driver import crash
     from tlc.frontend.source import NOWHERE
-    from tlc.ssa.world import Stop
+    from tlc.ssa.world import RuntimeStop, Stop
 
-    if isinstance(error, Stop):
-        report.stop(error.message, error.span, error.kind, form)
-        return FAILED
     if isinstance(error, RuntimeStop):
-        report.stop(error.message, NOWHERE, "extern", form)
+        error = error.at(NOWHERE)
+    if isinstance(error, Stop):
+        report.stop(error, form)
         return FAILED
     if isinstance(error, MemoryError):
-        report.stop("there is not enough memory for a tensor", NOWHERE, "memory", form)
+        report.stop(Stop("there is not enough memory for a tensor", NOWHERE, "memory"), form)
         return FAILED
     program = next((Path(word) for word in argv if word.endswith((".tl", *RUN)) and Path(word).is_file()), None)
     report.say(crash.describe(error, argv, program))

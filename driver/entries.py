@@ -10,7 +10,8 @@ Values live here, as NumPy arrays and scalars, and are copied into native memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from typing import Any
 
 from tlc.backends.runtime.native import Native
@@ -167,11 +168,11 @@ class _Services(WorldServices):
         super().__init__()
         self.entry, self.values, self.stored = entry, values, stored
 
-    def extern(self, name: str, args: list[Any]) -> list[Any]:
+    def extern(self, name: str, args: list[Any]) -> Iterable[Any]:
         if name == LOAD:
             return self.values[int(args[0])]
         if name == STORE:
-            self.stored[int(args[0])] = args[1:]
+            self.stored[int(args[0])] = deepcopy(args[1:])
             return []
         if name == SHOW:
             self.show(int(args[0]), args[1:])
@@ -195,7 +196,7 @@ def _parse(text: str, path: str) -> ast.Module:
 
 
 def _always_there() -> dict[str, ast.Definition]:
-    return _library("prelude") | {name: _library(module)[name] for name, module in modules.REEXPORTED.items()}
+    return _library("prelude") | {name: _library(module)[name] for name, module in modules.reexported().items()}
 
 
 def _library(name: str) -> dict[str, ast.Definition]:

@@ -214,10 +214,12 @@ def _value(flag: Flag, text: str) -> Value:
 
 def _shown(flag: Flag) -> str:
     """The default as a user would write it."""
+    import json  # only help asks for it
+
     if flag.words:
         return next(word for word, value in flag.words if value == flag.default)
     if flag.elem is Elem.STR:
-        return str(flag.default) if flag.choices else f'"{flag.default}"'
+        return str(flag.default) if flag.choices else json.dumps(flag.default, ensure_ascii=False)
     if flag.elem is Elem.BOOL:
         return str(flag.default).lower()
     if flag.elem is Elem.BF16:

@@ -20,6 +20,7 @@ from tlc.tensor.fuse import Decision
 _HOW = {
     "inlined": "one kernel: {0} is computed in {1}",
     "appended": "one kernel: {1} is computed where {0} ends",
+    "shared": "one kernel: {0} and {1} compute the same functions",
     "bundled": "one kernel: {1} goes through the rows right behind {0}",
 }
 _WIDTH = 22

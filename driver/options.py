@@ -38,3 +38,4 @@ class Options:
     registers: str = field(default_factory=default_registers)  # how many own code may use: `few` is three of each kind, for tests
     timed: bool = False  # kernels count their time (`tlc profile`)
     flash: bool = True  # matrices between products, as in attention, live by blocks of rows
+    traps: bool = False  # the program stops where it first makes an infinity or NaN of finite numbers

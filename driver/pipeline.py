@@ -22,6 +22,8 @@ from tlc.frontend.parser import parse
 from tlc.frontend.source import Source
 from tlc.frontend.typed import Program
 from tlc.opt import passes
+from tlc.opt.inline import inline_in_place
+from tlc.opt.traps import trap_derivatives, trap_program
 from tlc.ssa.construct import construct
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module
@@ -32,6 +34,7 @@ from tlc.ssa.verify import verify
 from tlc.ssa.world import Services
 from tlc.tensor.derivative import differentiate, differentiates
 from tlc.tensor.flatten import flatten
+from tlc.tensor.footprint_text import in_general, print_planned
 from tlc.tensor.graph.text import print_graph
 from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.lower import Tensors
@@ -77,12 +80,17 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
         watch.passes(module, passes.chosen(passes.LEVELS, level, options.passes), options)
 
     differentiated = differentiates(module)
+    if options.traps:
+        step(inline_in_place)
+        step(trap_program)  # before anything is folded; behind inlining, so that comprehensions hold no checks of their own
     watch.passes(module, passes.LEVELS[0], options)
     if not options.strict:
         step(factor)  # of what every level sees alike: it sets the order of sums
     optimize(2 if differentiated else options.level)  # a derivative follows the form of the code, which sets the order of its sums
     step(flatten)  # derivatives want scalar regions: one rule for a load then covers every comprehension
     step(differentiate)
+    if options.traps:
+        step(trap_derivatives)
     if options.strict:
         make_strict(module)  # the reductions that derivatives are made of
     elif differentiated:
@@ -113,7 +121,7 @@ def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterat
 def backends(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
     """Host SSA with buffers, and the texts that backends make of it."""
     module, kernels = tensors.module, tensors.kernels
-    yield "memory", lambda: print_module(module), tensors
+    yield "memory", lambda: print_planned(module, kernels), tensors
     yield "mir", lambda: own_text(tensors, options, watch, allocated=False), tensors
     yield "asm", lambda: own_text(tensors, options, watch, allocated=True), tensors
     yield "llvm", lambda: llvm.emit_llvm(module, kernels, options.host), tensors
@@ -155,7 +163,15 @@ def stage_text(program: Program, stage: str, options: Options, title: str, watch
     """The text of one stage, from `cfg` on. `title` names the program where it is not a form of this compiler's own."""
     if stage == "c":
         return as_c(program, options, title)
-    return next(text() for name, text, _ in middle(program, options, watch) if name == stage)
+    text = next(text() for name, text, _ in middle(program, options, watch) if name == stage)
+    return memory_in_general(program, options) + text if stage == "memory" and options.flags else text
+
+
+def memory_in_general(program: Program, options: Options) -> str:
+    """What `main` needs whatever its flags are, as comments."""
+    tensors = next(value for name, _, value in middle(program, replace(options, flags=None)) if name == "memory")
+    lines = in_general(tensors.module, program.main or "main", tensors.kernels)
+    return "\n".join(("# For all flags:", *(f"# {line}".rstrip() for line in lines), "\n")) if lines else ""
 
 
 def for_c(program: Program, options: Options) -> Tensors:
@@ -183,7 +199,12 @@ def interpret(program: Program, options: Options, services: Services) -> None:
     """Run `main` by the interpreter of unoptimized SSA. Raises `Stop` or `RuntimeStop` where it ends early."""
     assert program.main is not None
     module = next(value for name, _, value in middle(program, options) if name == "ssa")
+    if options.traps:
+        inline_in_place(module)
+        trap_program(module)
     differentiate(module)
+    if options.traps:
+        trap_derivatives(module)
     if options.strict:
         make_strict(module)
     Interpreter(module, services).call(program.main, [])

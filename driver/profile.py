@@ -33,7 +33,7 @@ _SERVICES = {
     "print": ("print",),
     "format": ("format",),
     "data": ("extern",),
-    "progress": ("progress_begin", "progress_tick", "progress_end"),
+    "progress": ("progress_begin", "progress_tick", "progress_note", "progress_end"),
 }
 assert sorted(s for parts in _SERVICES.values() for s in parts) == sorted(SERVICES)
 

@@ -6,9 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tlc.frontend.diagnostics import Diagnostic
-from tlc.frontend.source import NOWHERE, Span
+from tlc.frontend.source import NOWHERE
+
+if TYPE_CHECKING:
+    from tlc.ssa.world import Stop
 
 FORMATS = ("text", "json")
 
@@ -27,6 +31,9 @@ STOPS = {
     "memory": "R0011",
     "extern": "R0012",
     "extent": "R0013",
+    "file": "R0014",
+    "checkpoint": "R0015",
+    "finite": "R0016",
 }
 
 
@@ -45,12 +52,13 @@ def message(text: str, form: str, code: str = "") -> None:
         say(f"error[{code}]: {text}" if code else f"error: {text}")
 
 
-def stop(text: str, span: Span, kind: str, form: str) -> None:
+def stop(why: Stop, form: str) -> None:
     """Print why and where the running program stopped."""
-    if span == NOWHERE:
-        message(text, form, STOPS[kind])
+    code = STOPS[why.kind]
+    if why.span == NOWHERE:
+        message("\n".join((why.message, *why.notes)), form, code)
     else:
-        diagnostics([Diagnostic(STOPS[kind], text, span)], form)
+        diagnostics([Diagnostic(code, why.message, why.span, notes=why.notes)], form)
 
 
 def say(text: str) -> None:

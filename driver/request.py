@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tlc.frontend.typed import Program
     from tlc.tensor.fuse import Decision
 
-OK, FAILED, USAGE, COMPILE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, FAILED, USAGE, COMPILE, INTERNAL = 0, 1, 2, 3, 4
 
 # fmt: off
 FLAGS = (
@@ -30,6 +30,7 @@ FLAGS = (
     Flag("host", Elem.STR, default_host(), "what makes the scalar code; TLC_HOST gives the default", choices=HOSTS),
     Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=("cpu", "cuda", "cuda-emulated")),
     Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
+    Flag("trap_nan", Elem.BOOL, False, "stop at the first infinity or NaN that finite numbers give, with its place (slow)"),
     Flag("flash", Elem.BOOL, True, "matrices between products, as in attention, are made by blocks of rows"),
     Flag("cache", Elem.BOOL, True, "keep compiled programs and use them again"),
     Flag("verify", Elem.BOOL, False, "check the program's form after every pass, and every allocation of registers"),
@@ -93,6 +94,7 @@ class Request:
             self.names("passes") or None,
             str(self.flags["registers"]),
             flash=bool(self.flags["flash"]),
+            traps=bool(self.flags["trap_nan"]),
         )
 
     def names(self, name: str) -> tuple[str, ...]:

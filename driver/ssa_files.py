@@ -27,7 +27,7 @@ from tlc.ssa.world import Services
 from tlc.tensor.derivative import differentiate
 from tlc.tensor.lower import Tensors
 
-_PLANNED = ("alloc", "copy", "free")  # what the memory plan writes
+_PLANNED = ("alloc", "copy", "free", "split", "join")  # what the memory plan writes
 
 
 def read(source: Source) -> tuple[Module, str]:

@@ -257,10 +257,11 @@ class RangeExpr(Node):
 
 @dataclass(frozen=True)
 class Progress(Node):
-    """`progress(a..b, label)` after `in`."""
+    """`progress(a..b, label, note)` after `in`."""
 
     range: RangeExpr
     label: Expr | None
+    note: Expr | None
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,8 @@ def _sequence(node: ast.RangeExpr | ast.Progress | ast.Expr) -> str:
             return f"{expression(node.lo)}..{expression(node.hi)}{step}"
         case ast.Progress():
             label = f", {expression(node.label)}" if node.label else ""
-            return f"progress({_sequence(node.range)}{label})"
+            note = f", note = {expression(node.note)}" if node.note else ""
+            return f"progress({_sequence(node.range)}{label}{note})"
         case _:
             return expression(node)
 

@@ -368,6 +368,13 @@ _ROWS = [
         "extern fn cbrt(x: f64[n]) -> f64\n",
         "extern fn cbrt(x: f64) -> f64\n",
     ),
+    ErrorRow(
+        "E0411",
+        "cannot go into a checkpoint",
+        "A checkpoint holds tensors: numbers, bools and keys, alone or in structs and tuples. Text is none.",
+        'use io\nfn main() {\n  io.save(("run 3", ones(4)), "m.safetensors")\n}\n',
+        'use io\nfn main() {\n  io.save((3, ones(4)), "m.safetensors")\n}\n',
+    ),
     # ---------------------------------------------------------------- E05xx: statements and mutation
     ErrorRow(
         "E0501",
@@ -416,7 +423,7 @@ _ROWS = [
     ErrorRow(
         "E0507",
         "input or output in a comprehension",
-        "The elements of a comprehension have no order, so they cannot print.",
+        "The elements of a comprehension have no order, and a constant is the same in every run: so they cannot print or read.",
         "fn f(x: f32[n]) -> f32[n] = for[i] { print(x[i]); x[i] }\n",
         "fn f(x: f32[n]) -> f32[n] {\n  for v in x { print(v) }\n  x\n}\n",
     ),
@@ -441,6 +448,14 @@ _ROWS = [
         "`grad(f)` takes a function and is one; the arguments follow in a second call.",
         "fn f(x: f32) -> f32 = x * x\nfn g() -> f32 = grad(f(1.0))\n",
         "fn f(x: f32) -> f32 = x * x\nfn g() -> f32 = grad(f)(1.0)\n",
+    ),
+    ErrorRow(
+        "E0604",
+        "rule that does not fit its function",
+        "`@vjp(g)` above a function: `g` takes the parameters of the function, its result `y` and the gradient `dy` by that, and gives "
+        "the gradients of the real parameters, in their types: one alone, several as a tuple.",
+        "fn rule(x: f32, dy: f32) -> f32 = dy\n\n@vjp(rule)\nfn f(x: f32) -> f32 = x\n",
+        "fn rule(x: f32, y: f32, dy: f32) -> f32 = dy\n\n@vjp(rule)\nfn f(x: f32) -> f32 = x\n",
     ),
     # ---------------------------------------------------------------- E07xx: keys and random numbers
     ErrorRow(
@@ -493,15 +508,8 @@ _ROWS = [
         "E0901",
         "not supported yet",
         "The language has this, and the compiler does not have it yet.",
-        "fn f(x: f32) -> f32 = x * x\nfn g(x: f32) -> f32 = grad(checkpoint(f))(x)\n",
-        "fn f(x: f32) -> f32 = x * x\nfn g(x: f32) -> f32 = grad(f)(x)\n",
-    ),
-    ErrorRow(
-        "E0904",
-        "own rule for a derivative",
-        "`@vjp` is not supported yet.",
-        "fn rule(x: f32, y: f32, dy: f32) -> (f32,) = (dy,)\n\n@vjp(rule)\nfn f(x: f32) -> f32 = x\n",
-        "fn f(x: f32) -> f32 = x\n",
+        'fn main() {\n  print(for[i < 3] "{i}")\n}\n',
+        'fn main() {\n  for i in 0..3 { print("{i}") }\n}\n',
     ),
     ErrorRow(
         "E0940",
@@ -513,10 +521,13 @@ _ROWS = [
     ),
     ErrorRow(
         "E0960",
-        "derivative not supported yet",
-        "Derivatives through recursion, through loops inside of a comprehension, and through the gradient of a loop are still to come.",
-        "fn f(x: f32) -> f32 = if x < 1.0 { x } else { f(0.5 * x) }\n\nfn main() {\n  print(grad(f)(3.0))\n}\n",
-        "fn f(x: f32) -> f32 {\n  var y = x\n  while y >= 1.0 { y = 0.5 * y }\n  y\n}\n\nfn main() {\n  print(grad(f)(3.0))\n}\n",
+        "derivative that is not known",
+        "What a function of the C library or of Python computes cannot be looked into, so it has a derivative only by a "
+        "rule: `@vjp(rule)` above a function that calls it. "
+        "(Derivatives of derivatives of loops and recursive functions are known to the eighth.)",
+        "extern fn cbrt(x: f64) -> f64\n\nfn main() {\n  print(grad(fn(x) => cbrt(x) * x)(8.0))\n}\n",
+        "extern fn cbrt(x: f64) -> f64\n\nfn rule(x: f64, y: f64, dy: f64) -> f64 = dy / (3.0 * y * y)\n\n"
+        "@vjp(rule)\nfn root(x: f64) -> f64 = cbrt(x)\n\nfn main() {\n  print(grad(fn(x) => root(x) * x)(8.0))\n}\n",
     ),
     ErrorRow(
         "E0961",
@@ -703,6 +714,30 @@ _ROWS = [
         "A tensor was to be made with a dimension below 0.",
         "fn main(n: i64 = -1) {\n  print(zeros(n))\n}\n",
         "fn main(n: i64 = 1) {\n  print(zeros(n))\n}\n",
+    ),
+    ErrorRow(
+        "R0014",
+        "file not read or not written",
+        "The system refuses it, or it is no text where text is wanted. The message says why.",
+        'use io\n\nfn main() {\n  print(io.read("notes.txt"))\n}\n',
+        'use io\n\nfn main() {\n  if io.exists("notes.txt") { print(io.read("notes.txt")) }\n}\n',
+    ),
+    ErrorRow(
+        "R0015",
+        "checkpoint does not fit",
+        "A file must have the names, element types and shapes of the value that it is loaded for. All that differs is listed. "
+        "A damaged file, as this empty one, has none.",
+        'use io\n\nfn main() {\n  print(io.load("/dev/null", like = zeros(3)))\n}\n',
+        'use io\n\nfn main() {\n  var w = zeros(3)\n  if io.exists("w.safetensors") { w = io.load("w.safetensors", like = w) }\n'
+        "  print(w)\n}\n",
+    ),
+    ErrorRow(
+        "R0016",
+        "infinity or NaN out of finite numbers",
+        "With `--trap-nan`, the program stops where an operation first gives an infinity or NaN though its operands are finite. The place "
+        "is that of the expression; what a derivative computes for it stands there too, and the message says so.",
+        "fn main(x: f32 = 0.0) {\n  print(log(x))\n}\n",
+        "fn main(x: f32 = 0.0) {\n  print(log(max(x, 1e-6)))\n}\n",
     ),
     # ---------------------------------------------------------------- W0xxx: warnings
     ErrorRow(

@@ -180,12 +180,15 @@ def call(context: Context, callee: ast.Expr, args: Sequence[ast.Argument], span:
     if not ranges:
         return ast.Call(span=span, callee=callee, args=tuple(args))
     of_progress = isinstance(callee, ast.Name) and callee.name == "progress"
-    if not of_progress or len(ranges) > 1 or ranges[0] is not args[0] or len(args) > 2:
+    if not of_progress or len(ranges) > 1 or ranges[0] is not args[0] or len(args) > 3:
         help = "a range stands after `in`, in a subscript, or in `progress(a..b, label)` after `in`"
         stop("E0111", "a range is not a value", ranges[-1].span, "no argument can be a range", help)
-    if len(args) == 2 and args[1].name not in ("", "label"):
-        stop("E0115", f"`progress` has no parameter `{args[1].name}`", args[1].span, help="`progress(range, label)`")
+    texts: dict[str, ast.Expr] = {}
+    for name, argument in zip(("label", "note"), args[1:], strict=False):
+        if argument.name not in ("", "label", "note"):
+            stop("E0115", f"`progress` has no parameter `{argument.name}`", argument.span, help="`progress(range, label, note)`")
+        texts[argument.name or name] = argument.value
     assert isinstance(ranges[0].value, ast.RangeExpr)
-    node = ast.Progress(span=span, range=ranges[0].value, label=args[1].value if len(args) == 2 else None)
+    node = ast.Progress(span=span, range=ranges[0].value, label=texts.get("label"), note=texts.get("note"))
     context.leave(node)
     return node

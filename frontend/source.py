@@ -9,10 +9,11 @@ from functools import cached_property
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One file (or one entry of the REPL). Compared by identity; immutable."""
+    """One file (or one entry of the REPL). Compared by identity; immutable. `library`: of the standard library."""
 
     path: str
     text: str = field(repr=False)
+    library: bool = False
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -32,15 +33,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Span:
-    """Characters `start` to `end` (exclusive) of a source."""
+    """Characters `start` to `end` (exclusive) of a source. `derivative`: of code that computes the derivative of what stands there."""
 
     source: Source
     start: int
     end: int
+    derivative: bool = field(default=False, compare=False)
 
     def to(self, other: Span) -> Span:
         """From the beginning of this span to the end of the other."""
         return Span(self.source, self.start, max(self.end, other.end))
+
+    def of_derivative(self) -> Span:
+        return self if self.derivative else Span(self.source, self.start, self.end, True)
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

@@ -134,10 +134,11 @@ class Op(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """A call of an instance; each argument has the parameter's type up to dimensions."""
+    """A call of an instance; each argument has the parameter's type up to dimensions. If `again`, a derivative runs it again."""
 
     callee: FunctionRef
     args: tuple[Expr, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,18 @@ class Grad(Expr):
     wrt: tuple[int, ...]
     many: bool
     value: bool
+
+
+@dataclass(frozen=True)
+class Jvp(Expr):
+    """`jvp(f)(args, tangents)`: the value and its tangent, which has the value's type; leaves that are not real are the value's. There is a
+    tangent for each of the positions `wrt`.
+    """
+
+    callee: FunctionRef
+    args: tuple[Expr, ...]
+    tangents: tuple[Expr, ...]
+    wrt: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -348,14 +361,17 @@ class While(Stmt):
 
 @dataclass(frozen=True)
 class For(Stmt):
-    """`for local in lo..hi by step`; `step` is not zero. `label` (a `str`) asks for a progress bar."""
+    """`for local in lo..hi by step`; `step` is not zero. `label` (a `str`) asks for a progress bar; `note` is a `str` that is computed
+    behind an iteration where the bar is about to be shown.
+    """
 
     local: Local
     lo: Expr
     hi: Expr
     step: Expr
     body: Expr
-    label: Expr | None
+    label: Expr | None = None
+    note: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -416,7 +432,9 @@ class FunctionRef:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One monomorphic instance."""
+    """One monomorphic instance. `rule`, of `@vjp(g)`, takes its leaves, those of its result `y` and those of `dy`, and gives a gradient
+    for each real leaf of its parameters.
+    """
 
     ref: FunctionRef
     params: tuple[Local, ...]
@@ -424,6 +442,7 @@ class Function:
     body: Expr
     span: Span
     doc: str = ""
+    rule: FunctionRef | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,8 @@ def print_function(f: t.Function) -> str:
     printer = Printer()
     params = ", ".join(f"{printer.name(p)}: {p.type}" for p in f.params)
     result = f" -> {f.result}" if f.result != UNIT else ""
-    return "\n".join([f"fn {f.ref.name}({params}){result} {{", *printer.block(f.body, INDENT), "}"])
+    rule = [f"@vjp({f.rule.name})"] if f.rule is not None else []
+    return "\n".join([*rule, f"fn {f.ref.name}({params}){result} {{", *printer.block(f.body, INDENT), "}"])
 
 
 class Printer:
@@ -88,7 +89,8 @@ class Printer:
             case t.For():
                 ends = f"{self.expr(s.lo)}..{self.expr(s.hi)}"
                 step = "" if isinstance(s.step, t.Const) and s.step.value == 1 else f" by {self.expr(s.step)}"
-                sequence = ends + step if s.label is None else f"progress({ends}{step}, {self.expr(s.label)})"
+                note = "" if s.note is None else f", {self.expr(s.note)}"
+                sequence = ends + step if s.label is None else f"progress({ends}{step}, {self.expr(s.label)}{note})"
                 return f"for {self.name(s.local)} in {sequence} {self.braces(s.body)}"
             case t.Break():
                 return "break"
@@ -195,6 +197,9 @@ class Printer:
         wrt = f", wrt = {e.wrt}" if e.wrt != (0,) or e.many else ""
         return f"{word}({e.callee.name})({self.args(e.args)}{wrt})"
 
+    def jvp(self, e: t.Jvp) -> str:
+        return f"jvp({e.callee.name})(({self.args(e.args)}), ({self.args(e.tangents)}), wrt = {e.wrt})"
+
     def reduce(self, e: t.Reduce) -> str:
         ranges = self.ranges(e.ranges)
         return f"{e.op}[{ranges}; {e.order}] {self.tight(e.body)}"
@@ -213,8 +218,9 @@ _EXPRESSIONS: dict[type[t.Expr], Callable[[Printer, Any], str]] = {
     t.Read: lambda p, e: p.name(e.local),
     t.DimValue: lambda p, e: str(e.dim),
     t.Op: Printer.op,
-    t.Call: lambda p, e: f"{e.callee.name}({p.args(e.args)})",
+    t.Call: lambda p, e: f"{f'checkpoint({e.callee.name})' if e.again else e.callee.name}({p.args(e.args)})",
     t.Grad: Printer.grad,
+    t.Jvp: Printer.jvp,
     t.StopGrad: lambda p, e: f"stop_grad({p.expr(e.arg)})",
     t.Extern: lambda p, e: f"extern {e.name}({p.args(e.args)})",
     t.Foreign: lambda p, e: f"foreign {e.symbol}({p.args(e.args)})",

@@ -5,7 +5,7 @@ down the tree carries a table from keys to values; an instruction whose key is i
 with the table of its place, so it reuses what the blocks around it computed. Keys:
 
   an op without effect   op, attributes, result types, operands (of a commutative op in a fixed order)
-  tabulate, reduce       also the text of the region, its own values numbered
+  tabulate, reduce       also the text of the region, its own values numbered; its constants count by their values
   check                  its condition: what was checked need not be checked again
 
 A constant as an operand counts by its value, and constants are shared inside a region only, so that a region keeps
@@ -106,11 +106,12 @@ class _Numbering:
         blocks: list[object] = []
         for block in region.blocks:
             for instr in block.instrs:
-                for r in instr.results:
-                    local[r] = len(local)
+                if instr.op != "const":
+                    for r in instr.results:
+                        local[r] = len(local)
         for block in region.blocks:
             blocks.append(tuple(p.type for p in block.params))
-            blocks += [self.text(i, local) for i in block.instrs]
+            blocks += [self.text(i, local) for i in block.instrs if i.op != "const"]
             blocks.append(self.terminator(block.terminator, local))
         return tuple(blocks)
 

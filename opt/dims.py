@@ -23,7 +23,7 @@ from tlc.opt.rewrite import const_of
 from tlc.ssa.edit import edges_into, insert_before
 from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, erase, walk
 
-SAME_SHAPE = ("update", "store", "scatter", "stop_grad", "copy")
+SAME_SHAPE = ("update", "store", "scatter", "stop_grad", "barrier", "copy")
 BUDGET = 400  # steps that one question may take, so that a web of parameters cannot take forever
 
 
@@ -109,6 +109,8 @@ class _Question:
             return self.ask(owner.operands[0], axis)
         if owner.op == "index":
             return self.ask(owner.operands[0], axis + len(owner.operands) - 1)
+        if owner.op == "view":
+            return self.value(owner.operands[len(owner.operands) - tensor.type.rank + axis])
         if owner.op == "reshape":
             return self.value(owner.operands[1 + axis])
         if owner.op == "tabulate":

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from tlc.opt.regions import all_regions
 from tlc.opt.rewrite import const_of
 from tlc.opt.sink import sink
+from tlc.ssa.calls import DERIVED
 from tlc.ssa.edit import edges_into, remove_unreachable
 from tlc.ssa.ir import Block, Instr, Module, Region, Value, jump, walk
 
@@ -34,7 +35,7 @@ CHEAP = LINEAR | {"mul", "abs", "fma"}
 
 def if_convert(module: Module) -> None:
     """Convert what is cheap in every region."""
-    differentiates = any(i.op == "grad" for f in module.functions.values() for i in walk(f.body))
+    differentiates = any(i.op in DERIVED for f in module.functions.values() for i in walk(f.body))
     allowed = LINEAR if differentiates else CHEAP
     if differentiates:
         sink(module)

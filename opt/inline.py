@@ -25,8 +25,10 @@ the results. Spans are those of the callee: a failing `check` points at its own 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tlc.opt.regions import regions
-from tlc.ssa.calls import NAMED, callee_of, callees, components, reached
+from tlc.ssa.calls import DERIVED, NAMED, callee_of, callees, components, named, reached
 from tlc.ssa.clone import clone_blocks
 from tlc.ssa.edit import remove_unreachable
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, drop_block, erase, jump, walk
@@ -37,6 +39,12 @@ LARGE = 40  # instructions, constants aside
 def inline(module: Module) -> None:
     """Inline what is not recursive or large, then remove what is not needed."""
     _Inlining(module).run()
+    remove_unused(module)
+
+
+def inline_in_place(module: Module) -> None:
+    """The same, where what the standard library computes stands in the program that calls it: there a message should point."""
+    _Inlining(module, in_place=True).run()
     remove_unused(module)
 
 
@@ -72,8 +80,9 @@ def inline_small(module: Module) -> None:
 
 
 class _Inlining:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, in_place: bool = False) -> None:
         self.module = module
+        self.in_place = in_place
         self.order = components(module)
         self.stay: set[str] = set()  # functions whose calls stay wherever they stand
         self.large: set[str] = set()  # functions whose calls stay in the host's own code
@@ -100,7 +109,7 @@ class _Inlining:
             if call is None:
                 continue
             at = region.blocks.index(block)
-            rest = inline_call(call, self.module.functions[callee_of(call)])
+            rest = inline_call(call, self.module.functions[callee_of(call)], self.in_place)
             work += region.blocks[at : region.blocks.index(rest) + 1] if self.large else [rest]
         remove_unreachable(region)
 
@@ -123,21 +132,26 @@ def _copies(module: Module, order: list[list[str]]) -> dict[str, int]:
     for component in reversed(order):
         for name in component:
             for i in walk(module.functions[name].body):
-                if i.op in ("call", "grad") and callee_of(i) not in component:
-                    copies[callee_of(i)] += copies[name]
+                for callee in named(i) if i.op in NAMED else ():
+                    if callee not in component:
+                        copies[callee] += copies[name]
     return copies
 
 
 def _differentiated(module: Module) -> dict[str, None]:
     """The functions that a derivative is made of."""
-    return reached(module, [callee_of(i) for f in module.functions.values() for i in walk(f.body) if i.op == "grad"], NAMED)
+    return reached(module, [callee_of(i) for f in module.functions.values() for i in walk(f.body) if i.op in DERIVED], NAMED)
 
 
-def inline_call(call: Instr, callee: Function) -> Block:
+def inline_call(call: Instr, callee: Function, in_place: bool = False) -> Block:
     """Put a copy of the callee's body in place of the call; the block that holds what stood behind it."""
     block = call.block
     assert block is not None and block.region is not None
     copies = clone_blocks(callee.blocks, {})
+    if in_place:
+        for i in (i for b in copies for i in _all(b)):
+            if i.span.source.library and i.op != "check":
+                i.span = call.span
     at = block.instrs.index(call)
     entry = copies[0]
     for param, argument in zip(entry.params, call.operands, strict=True):
@@ -166,6 +180,13 @@ def inline_call(call: Instr, callee: Function) -> Block:
     t.operands = ()
     _insert_behind(block.region, block, [*copies[1:], rest])
     return rest
+
+
+def _all(block: Block) -> Iterator[Instr]:
+    for instr in block.instrs:
+        yield instr
+        for region in instr.regions:
+            yield from walk(region)
 
 
 def _split_behind(block: Block, at: int) -> Block:

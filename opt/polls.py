@@ -29,7 +29,7 @@ WORK = {
     "run": BUDGET + 1, "foreign": BUDGET + 1,
     "alloc": 1 << 6, "free": 1 << 6, "copy": 1 << 16, "index": 1 << 8, "update": 1 << 8, "push": 8, "pop": 8,
     "format": 1 << 16, "print": 1 << 16, "extern": 1 << 16,
-    "progress_begin": 1 << 16, "progress_tick": 1 << 6, "progress_end": 1 << 16,
+    "progress_begin": 1 << 16, "progress_tick": 1 << 6, "progress_due": 1 << 6, "progress_note": 1 << 16, "progress_end": 1 << 16,
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tlc.ssa.calls import NAMED
 from tlc.ssa.ir import Instr, Module, Region, Terminator
 from tlc.ssa.ops import effect
 
@@ -60,10 +61,10 @@ class Effects:
         return max((self.of_instr(i) for b in region.blocks for i in b.instrs), default=0)
 
     def of_instr(self, instr: Instr) -> int:
-        if instr.op in ("call", "grad"):
+        if instr.op in NAMED:
             callee = instr.attrs["callee"]
             assert isinstance(callee, str)
-            own = self.of[callee]
+            own = self.of.get(callee, self.ORDER.index("io"))  # of a function of another module nothing is known
         else:
             own = self.ORDER.index(effect(instr.op))
         return max([own, *(self.of_region(r) for r in instr.regions)]) if instr.regions else own

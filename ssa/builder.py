@@ -115,6 +115,9 @@ class Builder:
     def stop_grad(self, x: Value) -> Value:
         return self.emit("stop_grad", (x,)).result
 
+    def barrier(self, x: Value) -> Value:
+        return self.emit("barrier", (x,), names=[x.name]).result
+
     # ------------------------------------------------------------ regions
 
     def tabulate(self, extents: Sequence[Value], body: Body, names: Sequence[str] = (), hint: str = "") -> Value:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from tlc.ssa.components import components as strongly_connected
 from tlc.ssa.ir import Function, Instr, Module, walk
 
 CALLED = ("call",)
-NAMED = ("call", "grad")  # a derivative is made of the function that it names
+KEPT = ("call", "call_vjp")  # what stays in the derivative that is made of a function
+DERIVED = ("grad", "jvp")
+NAMED = ("call", *DERIVED, "call_vjp")  # a derivative is made of the functions that these name
 
 
 def callee_of(instr: Instr) -> str:
-    """The function that a `call` or `grad` names."""
+    """The function that a `call`, `call_vjp`, `grad` or `jvp` names."""
     name = instr.attrs["callee"]
     assert isinstance(name, str)
     return name
 
 
+def named(instr: Instr) -> tuple[str, ...]:
+    """All functions that such an instruction names."""
+    return (callee_of(instr), str(instr.attrs["rule"])) if instr.op == "call_vjp" else (callee_of(instr),)
+
+
 def callees(function: Function, ops: Sequence[str] = CALLED) -> list[str]:
     """Names of the functions that instructions of a function name, in order of appearance, each once."""
-    return list(dict.fromkeys(callee_of(i) for i in walk(function.body) if i.op in ops))
+    return list(dict.fromkeys(name for i in walk(function.body) if i.op in ops for name in named(i)))
 
 
 def reached(module: Module, names: Iterable[str], ops: Sequence[str] = CALLED) -> dict[str, None]:
@@ -45,36 +53,5 @@ def _closure(names: Iterable[str], following: Callable[[str], list[str]]) -> dic
 
 
 def components(module: Module) -> list[list[str]]:
-    """The strongly connected components of the call graph, callees first (Tarjan 1972)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-    for root in module.functions:
-        if root in index:
-            continue
-        work: list[tuple[str, Iterator[str]]] = []
-
-        def enter(name: str, work: list[tuple[str, Iterator[str]]] = work) -> None:
-            index[name] = low[name] = len(index)
-            stack.append(name)
-            work.append((name, iter(callees(module.functions[name], NAMED))))
-
-        enter(root)
-        while work:
-            name, rest = work[-1]
-            for callee in rest:
-                if callee not in index:
-                    enter(callee)
-                    break
-                if callee in stack:
-                    low[name] = min(low[name], index[callee])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == index[name]:
-                    at = stack.index(name)
-                    found.append(stack[at:])
-                    del stack[at:]
-    return found
+    """The strongly connected components of the call graph, callees first."""
+    return strongly_connected(module.functions, lambda name: callees(module.functions[name], NAMED))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tlc.ssa.components import components
 from tlc.ssa.ir import Block, Region
 
 
@@ -19,6 +20,12 @@ def predecessors(region: Region) -> dict[Block, list[Block]]:
         for target in successors(block):
             out[target].append(block)
     return out
+
+
+def cycles(region: Region) -> list[frozenset[Block]]:
+    """The largest sets of reachable blocks that all lead to each other: the outermost loops, also those with several ways in."""
+    found = components([region.entry], successors)
+    return [frozenset(blocks) for blocks in found if len(blocks) > 1 or blocks[0] in successors(blocks[0])]
 
 
 def postorder(region: Region, following: Callable[[Block], Iterable[Block]] = successors) -> list[Block]:

@@ -36,7 +36,8 @@ from tlc.ssa.interp_paths import Paths
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Type, Value
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import fold, fold_product, product
-from tlc.ssa.world import Services, Stop
+from tlc.ssa.tape import tape_of
+from tlc.ssa.world import RuntimeStop, Services, Stop
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
@@ -76,7 +77,7 @@ class Step:
 
 
 class Interpreter:
-    """Runs functions of one module, which must not change meanwhile. The tape of `push` and `pop` lives as long as the interpreter.
+    """Runs functions of one module, which must not change meanwhile. The tapes of `push` and `pop` live as long as the interpreter.
 
     `whole` says whether regions may be evaluated over whole arrays; it changes no result.
     """
@@ -91,7 +92,7 @@ class Interpreter:
         self.limits: dict[tuple[Region, tuple[int, ...]], int] = {}  # how many indices of a region to take at a time
         self.steps: dict[Block, list[Step]] = {}
         self.owners = Owners()
-        self.tape: list[Any] = []
+        self.tapes: dict[int, list[Any]] = {}
         self.calls = self.regions = 0  # in progress
 
     def call(self, name: str, args: Sequence[Any]) -> list[Any]:
@@ -366,9 +367,16 @@ def _grad(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) ->
     return self.grad(instr, operands)
 
 
+def _unexpanded(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    raise InternalError("derivatives are expanded before interpretation", f"`{instr.op}` at {instr.span}")
+
+
 def _extern(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
-    results = self.services.extern(str(instr.attrs["name"]), operands)
-    return [_fit(v, r.type) for v, r in zip(results, instr.results, strict=True)]
+    try:
+        results = self.services.extern(str(instr.attrs["name"]), operands)
+        return [_fit(v, r.type) for v, r in zip(results, instr.results, strict=True)]
+    except RuntimeStop as e:
+        raise e.at(instr.span) from None
 
 
 def _foreign(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
@@ -404,20 +412,30 @@ def _progress_tick(self: Interpreter, instr: Instr, operands: list[Any], frame: 
     return ()
 
 
+def _progress_due(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    return (np.bool_(True),)
+
+
+def _progress_note(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    self.services.progress_note(int(operands[0]), int(operands[1]), operands[2])
+    return ()
+
+
 def _progress_end(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     self.services.progress_end(int(operands[0]))
     return ()
 
 
 def _push(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
-    self.tape.append(operands[0])
+    self.tapes.setdefault(tape_of(instr), []).append(operands[0])
     return ()
 
 
 def _pop(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
-    if not self.tape:
+    tape = self.tapes.get(tape_of(instr))
+    if not tape:
         raise InternalError("the tape is empty", f"`pop` at {instr.span}")
-    return (_fit(self.tape.pop(), instr.result.type),)
+    return (_fit(tape.pop(), instr.result.type),)
 
 
 def _get(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
@@ -469,6 +487,26 @@ def _place(position: Any, x: Array, instr: Instr) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(position), x.shape))
 
 
+def _view(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    """The array itself, seen otherwise: who writes it too early is seen to do so."""
+    x, *words = operands
+    rank = instr.result.type.rank
+    extents, flat = _extents(words[len(words) - rank :], instr), x.reshape(-1)
+    at = sum(int(i) * math.prod(x.shape[k + 1 :]) for k, i in enumerate(words[: len(words) - rank]))
+    if not 0 <= at <= at + math.prod(extents) <= x.size:
+        return (_undefined(extents, instr.result.type.elem),)
+    return (flat[at : at + math.prod(extents)].reshape(extents),)
+
+
+def _split(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    x, *indices = operands
+    return x, x[_inside(indices, x, instr)]
+
+
+def _join(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    return (operands[0],)
+
+
 def _alloc(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     return (_fit(_undefined(_extents(operands, instr), instr.result.type.elem), instr.result.type),)
 
@@ -494,7 +532,10 @@ _OPS: dict[str, Run] = {
     "dim": _dim,
     "reshape": _reshape,
     "grad": _grad,
+    "jvp": _unexpanded,
+    "call_vjp": _unexpanded,
     "stop_grad": lambda self, instr, operands, frame: operands,
+    "barrier": lambda self, instr, operands, frame: operands,
     "extern": _extern,
     "foreign": _foreign,
     "check": _check,
@@ -502,6 +543,8 @@ _OPS: dict[str, Run] = {
     "print": _print,
     "progress_begin": _progress_begin,
     "progress_tick": _progress_tick,
+    "progress_due": _progress_due,
+    "progress_note": _progress_note,
     "progress_end": _progress_end,
     "push": _push,
     "pop": _pop,
@@ -511,6 +554,9 @@ _OPS: dict[str, Run] = {
     "load": _load,
     "store": _store,
     "run": _run,
+    "view": _view,
+    "split": _split,
+    "join": _join,
     "alloc": _alloc,
     "copy": _copy,
     "free": _free,

@@ -543,6 +543,7 @@ _OPS: dict[str, Callable[[Grid, Instr], list[Lifted]]] = {
     "dim": _dim,
     "reshape": _reshape,
     "stop_grad": lambda grid, instr: [grid.read(instr.operands[0])],
+    "barrier": lambda grid, instr: [grid.read(instr.operands[0])],
     "tabulate": _tabulate,
     "reduce": _reduce,
     "check": _check,

@@ -38,6 +38,7 @@ from tlc.ssa.ir import BOOL, STR, Block, Function, Module, Region, Type, Value, 
 from tlc.ssa.lower_loops import for_loop, while_loop
 from tlc.ssa.lower_reduce import lower_reduce
 from tlc.ssa.lower_state import Diverged, Leaves, State, leaves_of, ssa_type, ssa_types, zero_of
+from tlc.ssa.rules import attributes, make_objectives, settle
 
 ROWS_BY_SELECT = 16  # a literal of up to so many rows is one `tabulate` that selects; beyond, a chain of updates
 
@@ -55,6 +56,8 @@ def lower(program: t.Program) -> Module:
     module = Module()
     for f in program.functions.values():
         module.add(FunctionLowering(program).function(f))
+    make_objectives(module)
+    settle(module)
     return module
 
 
@@ -103,15 +106,15 @@ class FunctionLowering(State):
             case t.Op():
                 return (self._op(e),)
             case t.Call():
-                args = self._args(e.args)
-                results = ssa_types(self.program.functions[e.callee.name].result)
-                return self.emit("call", args, results, {"callee": e.callee.name}, span=e.span)
+                return self._call(e)
             case t.Grad():
                 return self._grad(e)
+            case t.Jvp():
+                return self._jvp(e)
             case t.StopGrad():
                 return tuple(self.emit("stop_grad", (v,), (v.type,), span=e.span)[0] for v in self.expr(e.arg))
             case t.Extern():
-                return self.emit("extern", self._args(e.args), ssa_types(e.type), {"name": e.name}, span=e.span)
+                return self._extern(e)
             case t.Foreign():
                 return self.emit("foreign", self._args(e.args), ssa_types(e.type), {"symbol": e.symbol}, span=e.span)
             case t.Comp():
@@ -151,6 +154,16 @@ class FunctionLowering(State):
             self.check("division", self.op("ne", args[1], zero, type=BOOL, span=e.span), MESSAGES[e.op], span=e.span)
         return self.op(e.op, *args, type=ssa_types(e.type)[0], span=e.span)
 
+    def _call(self, e: t.Call) -> Leaves:
+        """A callee with a rule for its derivative keeps that; it is not run again."""
+        callee, args = self.program.functions[e.callee.name], self._args(e.args)
+        results = ssa_types(callee.result)
+        differentiable = any(v.type.elem.is_real for v in args) and any(x.elem.is_real for x in results)
+        if differentiable and (e.again or callee.rule is not None):
+            rule = callee.rule.name if callee.rule is not None else None
+            return self.emit("call_vjp", args, results, attributes(e.callee.name, rule), span=e.span)
+        return self.emit("call", args, results, {"callee": e.callee.name}, span=e.span)
+
     def _grad(self, e: t.Grad) -> Leaves:
         """The instruction gives a gradient for each real leaf; the others keep the primal's value."""
         args = [self.expr(a) for a in e.args]
@@ -163,6 +176,19 @@ class FunctionLowering(State):
         results = self.emit("grad", operands, types, {"callee": e.callee.name, "wrt": positions, "value": e.value}, span=e.span)
         gradients = dict(zip(positions, results[len(head) :], strict=True))
         return results[: len(head)] + tuple(gradients.get(p, v) for p, v in wanted)
+
+    def _jvp(self, e: t.Jvp) -> Leaves:
+        """The leaves of the value, then those of its tangent."""
+        args = [self.expr(a) for a in e.args]
+        starts = [sum(map(len, args[:k])) for k in range(len(args))]
+        positions = tuple(starts[k] + j for k in e.wrt for j, v in enumerate(args[k]) if v.type.elem.is_real)
+        tangents = [v for x in e.tangents for v in self.expr(x) if v.type.elem.is_real]
+        value = ssa_types(self.program.functions[e.callee.name].result)
+        types = (*value, *(x for x in value if x.elem.is_real))
+        operands = (*(v for a in args for v in a), *tangents)
+        results = self.emit("jvp", operands, types, {"callee": e.callee.name, "wrt": positions}, span=e.span)
+        rest = iter(results[len(value) :])
+        return (*results[: len(value)], *(next(rest) if v.type.elem.is_real else v for v in results[: len(value)]))
 
     def _if(self, e: t.If) -> Leaves:
         cond = self.scalar(e.cond)
@@ -232,6 +258,18 @@ class FunctionLowering(State):
             if wanted and base:
                 extent = self.extent(base[0], axis, span)
                 self.check("index", self.in_range(index, extent, span), MESSAGES["index"], index, extent, span=span)
+
+    def _extern(self, e: t.Extern) -> Leaves:
+        """A tensor whose extents the type knows gets them from there: no later stage sees the shapes of what a service gives."""
+        results = self.emit("extern", self._args(e.args), ssa_types(e.type), {"name": e.name}, span=e.span)
+        shaped: list[Value] = []
+        for leaf, value in zip(leaves_of(e.type), results, strict=True):
+            if leaf.dims and all(map(self.knows, leaf.dims)):
+                extents = [self.dim(d, e.span) for d in leaf.dims]
+                shaped += self.emit("reshape", (value, *extents), (value.type,), span=e.span)
+            else:
+                shaped.append(value)
+        return tuple(shaped)
 
     def _reshape(self, e: t.Reshape) -> Leaves:
         (base,) = self.expr(e.base)

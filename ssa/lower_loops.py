@@ -70,12 +70,25 @@ def _counted(fn: FunctionLowering, s: t.For, lo: Value, hi: Value, step: Value, 
         _body(fn, Loop(latch, exit, progress), None, s.body, s.local, index)
     fn.start(latch)
     after = fn.op("add", k, one, span=s.span)
-    if progress is not None:
+    if progress is not None and s.note is not None:
+        _note(fn, s.note, progress, after)
+    elif progress is not None:
         fn.emit("progress_tick", (progress, after), span=s.span)
     fn.end(jump(head, (after,), s.span))
     fn.start(exit)
     if progress is not None:
         fn.emit("progress_end", (progress,), span=s.span)
+
+
+def _note(fn: FunctionLowering, note: t.Expr, progress: Value, done: Value) -> None:
+    """Make the note and show it, if that is due."""
+    show, shown = Block("show"), Block("shown")
+    (due,) = fn.emit("progress_due", (progress,), (BOOL,), span=note.span)
+    fn.end(branch(due, show, shown, span=note.span))
+    fn.start(show)
+    fn.emit("progress_note", (progress, done, fn.scalar(note)), span=note.span)
+    fn.end(jump(shown, (), note.span))
+    fn.start(shown)
 
 
 def _body(

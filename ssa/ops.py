@@ -24,7 +24,16 @@ reshape   x n1..nr -> y                            row-major; equal numbers of e
 call      a.. -> r..                               attr callee (a function of the module)
 grad      a.. -> r..                               attrs callee, wrt (positions of leaf operands), value: the value first
                                                    if asked, then a gradient for each position of wrt
+jvp       a.. t.. -> r.. u..                       attrs callee, wrt (positions of the a that the t are tangents of); u are the tangents
+                                                   of the real r
+call_vjp  a.. -> r..                               attrs callee, rule, again: a `call` that stays one until derivatives are made. The
+                                                   gradients of the real a come of `rule`: a function that gives them for
+                                                   (a.. r.. d..), where d is the gradient of r, or r itself where that is not real;
+                                                   if `again`, a scalar to differentiate, for (a.. d.. s..): see `ssa/rules.py`.
+                                                   shapes: for each result what each extent is: (number), (k, axis of the k-th
+                                                   operand), (k, -1) for that operand itself, or () for what is not known; () at first
 stop_grad x -> y                                   the value itself, a constant to derivatives
+barrier   x -> y                                   the value itself; what is computed from it is not shared with what is from x
 extern    a.. -> r..                               attr name: a service that is given and returns scalars and tensors
 foreign   a.. -> r                                 attr symbol: a function of the C library; scalars, and at most one result
 check     c v.. ->                                 attrs kind, message: stops unless c; `{0}` in the message is the first v
@@ -32,14 +41,18 @@ format    v.. -> s                                 attr template: literals and (
                                                    ("tuple", layouts) or ("struct", name, field names, layouts)
 print     s ->                                     one line
 progress_begin label n -> p;  progress_tick p i -> ;  progress_end p ->
-push      v -> ;  pop -> v                         the tape of reverse mode
+progress_due p -> bool;  progress_note p i text ->      a tick that says more: where one is due, the text is made and shown
+push      v -> ;  pop -> v                         a tape of reverse mode; attr tape: its number, see ssa/tape.py
 get -> v;  set v ->                                attr var: variables before SSA construction only
 launch    n.. a.. -> y..                           attr kernel: first the extents of each result in order, then the kernel's inputs
 load      x off -> v                               x has rank 1 or more; the scalar at row-major position off of x, in range
 store     x off v -> y                             x with the scalar at row-major position off replaced by v
+view      x i1..ik n1..nr -> y                     the elements of x from the one at the k leading indices on, row-major, in this shape;
+                                                   where that is not inside x, nobody reads them. Memory plan: y borrows the buffer of x
 alloc     n1..nr -> y                              memory plan: an undefined buffer
 run       y.. a.. -> y'..                          memory plan: `launch` into given buffers; y' are those buffers
 copy      x -> y;  free x ->                       memory plan
+split     x i1..ik -> x' y;  join x' y -> x        memory plan: y is the part of x at the leading indices, a tensor until the two are joined
 """
 
 from __future__ import annotations
@@ -72,7 +85,10 @@ ROWS: dict[str, Row] = {
         Row("reshape"),
         Row("call", effect="io", attrs=("callee",)),
         Row("grad", effect="io", attrs=("callee", "value", "wrt")),
+        Row("jvp", effect="io", attrs=("callee", "wrt")),
+        Row("call_vjp", effect="io", attrs=("again", "callee", "rule", "shapes")),
         Row("stop_grad"),
+        Row("barrier"),
         Row("extern", effect="io", attrs=("name",)),
         Row("foreign", effect="io", attrs=("symbol",)),
         Row("check", effect="check", attrs=("kind", "message")),
@@ -80,18 +96,23 @@ ROWS: dict[str, Row] = {
         Row("print", effect="io"),
         Row("progress_begin", effect="io"),
         Row("progress_tick", effect="io"),
+        Row("progress_due", effect="io"),
+        Row("progress_note", effect="io"),
         Row("progress_end", effect="io"),
-        Row("push", effect="io"),
-        Row("pop", effect="io"),
+        Row("push", effect="io", attrs=("tape",)),
+        Row("pop", effect="io", attrs=("tape",)),
         Row("get", attrs=("var",), stage="cfg"),
         Row("set", effect="io", attrs=("var",), stage="cfg"),
         Row("launch", effect="check", attrs=("kernel",), stage="host"),
         Row("load", stage="host"),
         Row("store", stage="host"),
+        Row("view", stage="host"),
         Row("alloc", effect="io", stage="host"),
         Row("run", effect="io", attrs=("kernel",), stage="host"),
         Row("copy", stage="host"),
         Row("free", effect="io", stage="host"),
+        Row("split", effect="io", stage="host"),
+        Row("join", effect="io", stage="host"),
     )
 }
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,15 +44,22 @@ from tlc.ssa.tokens import Token, Tokens, fail, near, unquote
 # ---------------------------------------------------------------- printing
 
 
+About = Callable[[Callable[[Value], str]], list[str]]  # from the names of values to lines
+
+
 def print_module(module: Module, spans: bool = False) -> str:
     """All functions in order. With `spans`, each instruction's source place follows as a comment."""
     return "\n".join(print_function(f, spans) for f in module.functions.values())
 
 
-def print_function(function: Function, spans: bool = False) -> str:
-    """One function. Broken SSA prints too: a foreign operand as `%?name`, a missing terminator as a comment."""
+def print_function(function: Function, spans: bool = False, about: About | None = None) -> str:
+    """One function. Broken SSA prints too: a foreign operand as `%?name`, a missing terminator as a comment. What `about` says stands in
+    comments below the first line.
+    """
     printer = _Printer(spans)
     printer.function(function)
+    if about is not None:
+        printer.lines[1:1] = [f"  # {line}".rstrip() for line in about(printer.value)]
     return "\n".join(printer.lines) + "\n"
 
 

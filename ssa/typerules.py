@@ -260,6 +260,16 @@ def _grad(site: Site) -> Types:
     return (of if value else ()) + tuple(site.operands[k] for k in wrt)
 
 
+def _jvp(site: Site) -> Types:
+    wrt, count = site.attrs["wrt"], len(site.operands)
+    _require(isinstance(wrt, tuple) and all(isinstance(k, int) and 0 <= k < count - len(wrt) for k in wrt), f"`wrt` is {wrt!r}")
+    if site.module is None:
+        return _given(site)
+    f = site.callee()
+    _operands(site, *(p.type for p in f.params), *(f.params[k].type for k in wrt))
+    return f.results + tuple(t for t in f.results if t.elem.is_real)
+
+
 def _same(site: Site) -> Types:
     _require(len(site.operands) == 1, f"takes {len(site.operands)} operands, should take 1")
     return site.operands
@@ -334,6 +344,31 @@ def _tensor_and_place(site: Site, count: int) -> Type:
     return x
 
 
+def _view(site: Site) -> Types:
+    _require(len(site.operands) > 0, "takes nothing, should take a tensor")
+    x, *words = site.operands
+    (type,) = _given(site, 1)
+    _all_i64(words, "indices and extents")
+    _require(type.elem is x.elem and type.rank > 0, f"a view of {x} is {type}")
+    _require(0 <= len(words) - type.rank <= x.rank, f"{len(words)} indices and extents for a view of {x} as {type}")
+    return (type,)
+
+
+def _split(site: Site) -> Types:
+    _require(len(site.operands) > 0, "takes nothing, should take a tensor")
+    x, *indices = site.operands
+    _all_i64(indices, "indices")
+    _require(len(indices) < x.rank, f"{len(indices)} indices leave no tensor of {x}")
+    return x, Type(x.elem, x.rank - len(indices))
+
+
+def _join(site: Site) -> Types:
+    _require(len(site.operands) == 2, f"takes {len(site.operands)} operands, should take 2")
+    x, part = site.operands
+    _require(x.elem is part.elem and 0 < part.rank <= x.rank, f"{part} is no part of {x}")
+    return (x,)
+
+
 def _alloc(site: Site) -> Types:
     _all_i64(site.operands, "extents")
     (type,) = _given(site, 1)
@@ -360,7 +395,10 @@ RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "call": _call,
     "grad": _grad,
+    "jvp": _jvp,
+    "call_vjp": _call,
     "stop_grad": _same,
+    "barrier": _same,
     "extern": _anything,
     "foreign": _foreign,
     "check": _check,
@@ -368,6 +406,8 @@ RULES: dict[str, Rule] = {
     "print": _takes((STR,)),
     "progress_begin": _takes((STR, I64), (I64,)),
     "progress_tick": _takes((I64, I64)),
+    "progress_due": _takes((I64,), (BOOL,)),
+    "progress_note": _takes((I64, I64, STR)),
     "progress_end": _takes((I64,)),
     "push": _consumes_one,
     "pop": _produces_one,
@@ -376,10 +416,13 @@ RULES: dict[str, Rule] = {
     "launch": _launch,
     "load": _load,
     "store": _store,
+    "view": _view,
     "alloc": _alloc,
     "run": _run,
     "copy": _same,
     "free": _consumes_one,
+    "split": _split,
+    "join": _join,
 }
 
 _untyped = (set(ROWS) | set(SCALAR_OPS)) ^ set(RULES)

@@ -39,7 +39,8 @@ from tlc.ssa.typerules import check_instr
 
 STAGES = ("cfg", "ssa", "host")
 _EDGES = {"jump": 1, "branch": 2, "return": 0, "yield": 0, "unreachable": 0}
-_OUTSIDE_REGIONS = ("print", "progress_begin", "progress_tick", "progress_end", "launch", "run", "alloc", "free")
+_PROGRESS = ("progress_begin", "progress_tick", "progress_due", "progress_note", "progress_end")
+_OUTSIDE_REGIONS = ("print", *_PROGRESS, "launch", "run", "alloc", "free")
 
 
 def verify(module: Module, stage: str = "ssa") -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from tlc.frontend.source import Span
 
 
 class Services(Protocol):
-    """What the world does for a program."""
+    """What the world does for a program. `stopping` becomes true when Ctrl-C asks a service that waits to give up."""
+
+    stopping: bool
 
     def print(self, text: str) -> None: ...
 
@@ -16,14 +19,32 @@ class Services(Protocol):
 
     def progress_tick(self, bar: int, at: int) -> None: ...
 
+    def progress_note(self, bar: int, at: int, text: str) -> None: ...
+
     def progress_end(self, bar: int) -> None: ...
 
-    def extern(self, name: str, args: list[Any]) -> list[Any]: ...
+    def extern(self, name: str, args: list[Any]) -> Iterable[Any]:
+        """The results of a service, one after the other. Raises `RuntimeStop`, also while they are taken."""
+        ...
 
 
 class Stop(Exception):
-    """The program stopped itself: a check failed. `kind` is the check's, or `recursion`."""
+    """The program stopped: a check failed (`kind` is the check's), it is too deep in calls (`recursion`), or a service failed."""
 
-    def __init__(self, message: str, span: Span, kind: str) -> None:
+    def __init__(self, message: str, span: Span, kind: str, notes: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.message, self.span, self.kind = message, span, kind
+        self.message, self.span, self.kind, self.notes = message, span, kind, notes
+
+
+class RuntimeStop(Exception):
+    """The failure of a service, which does not know the place in the program: who calls it makes a `Stop` of this.
+
+    It is for the program's user, no fault of the compiler. The message is lower case, without a full stop.
+    """
+
+    def __init__(self, message: str, kind: str = "extern", notes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message, self.kind, self.notes = message, kind, notes
+
+    def at(self, span: Span) -> Stop:
+        return Stop(self.message, span, self.kind, self.notes)

@@ -20,21 +20,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
 
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.index import equal
 from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, op, sources
-from tlc.tensor.kernel.ir import Buffer, Const, Load, Store, Var
+from tlc.tensor.kernel.ir import Buffer, Const, Declare, Load, Space, Store, Var
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.kernel.ir import const as kconst
 from tlc.tensor.kernel.ir import op as kop
-from tlc.tensor.nests import Nest, outer_loops, unit
+from tlc.tensor.nests import LIGHT, Nest, outer_loops, unit
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks, Role
 
 ROWS = 32  # of a block
+STACK = 256 << 10  # bytes of the buffers that lie on the stack
 PIECE = 512  # columns after which accumulators go back to memory, so that what other rows will read again is still near
 _ZERO = kconst(0)
 LIMIT = 1 << 20  # stands for an axis: how many columns the rows of the block have
@@ -53,6 +56,8 @@ class BlockNest:
     count: KExpr = _ZERO  # how many there are,
     limit: KExpr = _ZERO  # and how many columns they have
     panels: dict[Node, dict[Expr, Buffer]] = field(default_factory=dict)
+    own: list[Buffer] = field(default_factory=list)  # buffers on the stack of who does the work, and
+    left: int = STACK  # how many bytes more may lie there
 
     @property
     def depth(self) -> int:
@@ -68,7 +73,6 @@ class BlockNest:
     def place(self) -> None:
         """Give every result a buffer. A matrix takes over the buffer of one that nobody reads any more."""
         results = set(self.group.results)
-        outer = self.nodes[0].extents[: self.depth]
         free: list[Buffer] = []
         for k, node in enumerate(self.nodes):
             role = self.group.roles[k]
@@ -80,25 +84,50 @@ class BlockNest:
                     shape = tuple(map(self.emitter.extent, node.extents))
                     self.emitter.made[t] = Buffer(self.emitter.fresh("y"), t.elem, shape)
                 elif t.rank == self.depth + 1:
-                    self.emitter.made[t] = self.buffer(t, (*outer, const(ROWS)))
-                    self.emitter.seats[t] = lambda at: (*at[:-1], minus(at[-1], self.low))
+                    b = self.emitter.made[t] = self.buffer(t, (const(ROWS),))
+                    self.emitter.seats[t] = partial(self.row_seat, b)
                 else:
                     home = next((b for b in free if b.elem is t.elem), None)
                     if home:
                         free.remove(home)
-                    self.emitter.made[t] = home or self.buffer(t, (*outer, self.group.columns, const(ROWS)))
-                    self.emitter.seats[t] = lambda at: (*at[:-2], at[-1], minus(at[-2], self.low))
+                    b = self.emitter.made[t] = home or self.buffer(t, (self.group.columns, const(ROWS)))
+                    self.emitter.seats[t] = partial(self.matrix_seat, b)
             if role is not Role.MAP:
                 free += [self.emitter.made[t] for t in dying]
+            if role is Role.SCORES and node.reduction:
+                depth = op("mul", node.reduction.extents[0], const(ROWS))
+                turned = [e for e in node.reduction.terms if self.depth in axes_of([e]) and along(self.depth, e) != "contiguous"]
+                self.panels[node] = {e: self.buffer(e.data.tensor, (depth,)) for e in dict.fromkeys(turned)}
 
     def is_read_after(self, t: Tensor, k: int) -> bool:
         return any(t in sources(n) for n in self.nodes[k + 1 :])
 
     def buffer(self, like: Tensor, shape: tuple[Expr, ...]) -> Buffer:
-        tensor = Tensor(f"{like.name}.block", like.elem, shape)
-        b = Buffer(self.emitter.fresh("w"), like.elem, tuple(map(self.emitter.extent, shape)))
+        """A buffer of this shape to work in: on the stack where it is small enough, else one for all of the outer indices."""
+        size = like.elem.bytes * prod(n.value or STACK for n in shape)
+        if size <= self.left:
+            self.left -= size
+            self.own.append(Buffer(self.emitter.fresh("w"), like.elem, tuple(map(self.emitter.extent, shape)), Space.LOCAL))
+            return self.own[-1]
+        whole = (*self.nodes[0].extents[: self.depth], *shape)
+        tensor = Tensor(f"{like.name}.block", like.elem, whole)
+        b = Buffer(self.emitter.fresh("w"), like.elem, tuple(map(self.emitter.extent, whole)))
         self.work.append((tensor, b))
         return b
+
+    def seat(self, b: Buffer, outer: Sequence[KExpr], *at: KExpr) -> tuple[KExpr, ...]:
+        """Where an element lies in a buffer that was made by `buffer`."""
+        return at if b.space is Space.LOCAL else (*outer, *at)
+
+    def row_seat(self, b: Buffer, at: tuple[KExpr, ...]) -> tuple[KExpr, ...]:
+        """Where the number of a row of the block lies."""
+        *outer, row = at
+        return self.seat(b, outer, minus(row, self.low))
+
+    def matrix_seat(self, b: Buffer, at: tuple[KExpr, ...]) -> tuple[KExpr, ...]:
+        """Where an element of a matrix lies: turned."""
+        *outer, row, column = at
+        return self.seat(b, outer, column, minus(row, self.low))
 
     # ------------------------------------------------------------ the loops
 
@@ -107,6 +136,7 @@ class BlockNest:
         outer_loops(self.emitter, top, self.nodes, self.depth, units, self.all_blocks)
 
     def all_blocks(self, scope: Scope) -> None:
+        scope.body.extend(map(Declare, self.own))
         for node, role in zip(self.nodes, self.group.roles, strict=True):
             if role is Role.DOWN:
                 self.clear(scope, node)
@@ -207,7 +237,9 @@ class BlockNest:
         acc = nest.local(inner, r.terms[0].elem, tall, width)
         panels = self.panels.get(node, {})
 
-        def cells(s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False) -> None:
+        def cells(
+            s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False, one: Var | None = None
+        ) -> None:
             def lane(x: Scope, l: Var) -> None:
                 x.axes[v] = plus(first, l)
                 if packed:
@@ -217,7 +249,10 @@ class BlockNest:
                     y.axes[u] = plus(i, k)
                     fill(y, (k, l))
 
-                nest.unroll(x, tall, row)
+                if one is None:
+                    nest.unroll(x, tall, row)
+                else:
+                    row(x, one)
 
             nest.vector(s, kconst(width) if full else count, width, lane)
 
@@ -237,14 +272,19 @@ class BlockNest:
 
         self.emitter.guarded(inner, [axis(LIMIT)], lambda g: self.emitter.loop(g, "k", *reduced, step))
 
-        def finish(s: Scope, at: tuple[KExpr, ...]) -> None:
+        def finish(s: Scope, at: tuple[KExpr, ...], of: Buffer = acc) -> None:
             if memory:
                 s.body.append(Store(target, place(s), Load(acc, at)))
                 return
-            s.accs = (Load(acc, at),)
+            s.accs = (Load(of, at),)
             self.nest(node, s).store(s)
 
-        cells(inner, False, finish)
+        if memory or tall == 1 or cost(node.outputs) <= LIGHT:
+            cells(inner, False, finish)
+        else:
+            held = nest.local(inner, acc.elem, tall, width)
+            cells(inner, False, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
+            self.emitter.loop(inner, "r", kconst(0), kconst(tall), lambda s, k: cells(s, False, partial(finish, of=held), one=k))
         scope.body.extend(inner.body)
 
     # ------------------------------------------------------------ the roles
@@ -266,20 +306,13 @@ class BlockNest:
 
     def pack(self, scope: Scope, node: Node) -> None:
         """Copy the rows of the operand that moves with the rows, turned."""
-        d = self.depth
         r = node.reduction
         assert r is not None
-        for e in r.terms:
-            if d not in axes_of([e]) or along(d, e) == "contiguous":
-                continue
-            if e not in self.panels.setdefault(node, {}):
-                shape = (*node.extents[:d], op("mul", r.extents[0], const(ROWS)))
-                self.panels[node][e] = self.buffer(e.data.tensor, shape)
-            b = self.panels[node][e]
+        for e, b in self.panels[node].items():
 
             def row(s: Scope, l: Var, e: Expr = e, b: Buffer = b) -> None:
                 def one(x: Scope, c: Var) -> None:
-                    x.axes[d], x.axes[node.rank] = plus(self.low, l), c
+                    x.axes[self.depth], x.axes[node.rank] = plus(self.low, l), c
                     x.body.append(Store(b, self.packed_at(x, node, b, l), self.emitter.emit(e, x)))
 
                 self.emitter.loop(s, "c", kconst(0), self.emitter.emit(r.extents[0], s), one)
@@ -290,7 +323,7 @@ class BlockNest:
 
     def packed_at(self, scope: Scope, node: Node, b: Buffer, l: KExpr) -> tuple[KExpr, ...]:
         outer = tuple(scope.lookup(k) for k in range(self.depth))
-        return (*outer, plus(times(scope.lookup(node.rank), kconst(ROWS)), l))
+        return self.seat(b, outer, plus(times(scope.lookup(node.rank), kconst(ROWS)), l))
 
     def row(self, scope: Scope, node: Node) -> None:
         r = node.reduction

@@ -27,16 +27,12 @@ from tlc.ssa.clone import clone_blocks
 from tlc.ssa.construct import construct
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Type, Value, erase, jump
 from tlc.ssa.liveness import free_values
-from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
-from tlc.tensor.derivative_region import Body, Context, Group, Indices, RegionAdjoint, Root, Sweep, unsupported
+from tlc.tensor.derivative_region import Body, Context, Group, Indices, RegionAdjoint, Root, Sweep
 
 
 def differentiate_branches(sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
     """Add the contributions of a tabulate with control flow, given the adjoints of its results (None for zero)."""
-    region = instr.regions[0]
-    if loops(region):
-        raise unsupported("a loop in a comprehension", instr.span)
     _BranchesAdjoint(sweep, instr, seeds).run()
 
 
@@ -61,9 +57,6 @@ class _BranchesAdjoint(RegionAdjoint):
     def run(self) -> None:
         instrs = [i for b in self.blocks for i in b.instrs]
         groups = self._loads(instrs)
-        for i in instrs:
-            if i.op == "call" and any(r.type.elem.is_real for r in i.results):
-                raise unsupported("a recursive function", i.span)
         free = free_values(self.instr.regions[0])
         scalars = [v for v in free if v.type.rank == 0 and self.sweep.is_active(v)]
         adjoints = _elementwise(self, groups, scalars, list(free))
@@ -99,7 +92,7 @@ class _BranchesAdjoint(RegionAdjoint):
     def _is_computable(self, value: Value) -> bool:
         """Whether a scalar can be computed for every element: it is no result of a branch, nor of a load that may not have run."""
         known = {r for i in self.instrs for r in i.results} | set(self.outer)
-        return not any(v in self.inside and v not in known for v in self._computed_from(value))
+        return not any(v in self.inside and v not in known for v in self.computed_from(value))
 
     def _scatter(self, base: Value, places: tuple[Value, ...], context: Context, guard: Value | None) -> None:
         bounds = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]

@@ -32,7 +32,7 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import BOOL, I64, Attr, Function, Instr, Region, Type, Value, drop_block
-from tlc.tensor.derivative_rules import At, partial
+from tlc.tensor.derivative_rules import At, by_own_rule, partial
 from tlc.tensor.distribute import loaded
 from tlc.tensor.extents import Key
 from tlc.tensor.solve import solve
@@ -70,8 +70,14 @@ class Sweep(Protocol):
         """Turn another function into its gradient."""
 
 
-def unsupported(what: str, span: Span) -> CompileError:
-    return CompileError([Diagnostic("E0960", f"the derivative of {what} is not supported yet", span)])
+def unknown(what: str, span: Span, help: str = "") -> CompileError:
+    return CompileError([Diagnostic("E0960", f"the derivative of {what} is not known", span, help=help)])
+
+
+def unknown_service(instr: Instr) -> CompileError:
+    """Of a `foreign` or `extern`, which nobody can look into."""
+    name = instr.attrs["symbol" if instr.op == "foreign" else "name"]
+    return unknown(f"`{name}`", instr.span, "what calls it can have a rule of its own: `@vjp(rule)` above a function")
 
 
 def differentiate_region(sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
@@ -103,11 +109,11 @@ class Summand(Protocol):
     def __call__(self, b: Builder, values: Indices, guard: Value | None = None, doubtful: frozenset[Value] = NONE, /) -> Value: ...
 
 
-class RegionAdjoint:
+class RegionForm:
     """One comprehension. `outer` are the indices of a tabulate or scatter, `inner` those of a reduce."""
 
-    def __init__(self, sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
-        self.sweep, self.instr, self.seeds = sweep, instr, seeds
+    def __init__(self, instr: Instr) -> None:
+        self.instr = instr
         region = instr.regions[0]
         self.reduction = instr if instr.op == "reduce" else next((i for i in region.entry.instrs if i.op == "reduce"), None)
         self.outer: dict[Value, Value] = {}  # index -> extent, both of the differentiated code
@@ -122,6 +128,48 @@ class RegionAdjoint:
             self.inner = dict(zip(body.params, self.reduction.operands, strict=True))
             self.instrs += body.instrs
         self.inside = {*self.outer, *self.inner, *(r for i in self.instrs for r in i.results)}
+
+    def is_ragged(self, is_active: Callable[[Value], bool]) -> bool:
+        """Whether the elements are sums or products over ranges of their own, of which some active load is not summed over a rectangle
+        (`RegionAdjoint._rectangular`).
+        """
+        if self.reduction is None or self.reduction.attrs["op"] not in ("sum", "prod") or all(map(self.is_uniform, self.inner.values())):
+            return False
+        loads = [read for read in map(loaded, self.instrs) if read is not None and is_active(read[0])]
+        return not all(self._is_rectangular(places) for _, *places in loads)
+
+    def _is_rectangular(self, places: Sequence[Value]) -> bool:
+        """Whether a tensor is read at no inner index, or at all of them."""
+        by_inner = [v for v in places if self.depends(v, self.inner)]
+        return not by_inner or (all(v in self.inner for v in by_inner) and len({*by_inner}) == len(self.inner))
+
+    def is_uniform(self, extent: Value) -> bool:
+        """Whether an extent is the same for all elements, and may be computed where there are none."""
+        found = self.computed_from(extent) & self.inside
+        return not any(v in self.outer or (isinstance(v.owner, Instr) and loaded(v.owner) is not None) for v in found)
+
+    def depends(self, value: Value, indices: Iterable[Value]) -> bool:
+        """Whether a scalar of the region is computed from one of these indices."""
+        return not self.computed_from(value).isdisjoint(indices)
+
+    def computed_from(self, value: Value) -> set[Value]:
+        """A scalar and what it is computed from in the region."""
+        work, seen = [value], {value}
+        while work:
+            v = work.pop()
+            if v in self.inside and isinstance(v.owner, Instr):
+                new = [o for o in v.owner.operands if o not in seen]
+                seen.update(new)
+                work += new
+        return seen
+
+
+class RegionAdjoint(RegionForm):
+    """The reverse of one comprehension, at one place of a sweep."""
+
+    def __init__(self, sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:
+        super().__init__(instr)
+        self.sweep, self.seeds = sweep, seeds
         self.stored = self._stored()
         self.at_best: dict[Value, Value] = {}  # inner index -> its value at the extreme element, by outer indices
         self.shared: dict[Value, tuple[Value, tuple[Value, ...]]] = {}  # value -> its adjoint as a tensor, and the indices of that
@@ -260,11 +308,11 @@ class RegionAdjoint:
         context here, and a point counts if it is the first extreme.
         """
         base, places, guard = group
-        if self.inner and not all(map(self._is_uniform, self.inner.values())):
+        if self.inner and not all(map(self.is_uniform, self.inner.values())):
             return False
         full = self._full(targets)
         direct = self._projections(base, places, full)
-        solution = solve(places, full.indices, lambda i, v: i in self._computed_from(v), self._extent_number, direct)
+        solution = solve(places, full.indices, lambda i, v: i in self.computed_from(v), self._extent_number, direct)
         if solution is None:
             return False
         missing = [i for i in full.indices if i not in solution.indices]
@@ -326,6 +374,8 @@ class RegionAdjoint:
         for i in self.instrs:
             if i.op in SCALAR_OPS and any(v in found and partial(i, k) for k, v in enumerate(i.operands)):
                 found.add(i.result)
+            elif i.op == "call_vjp" and any(v in found for v in i.operands):
+                found.update(r for r in i.results if r.type.elem.is_real)
         return found
 
     def _context(self, base: Value, places: tuple[Value, ...], targets: list[Value]) -> Context:
@@ -335,7 +385,7 @@ class RegionAdjoint:
         outer_extents = tuple(self.sweep.forward(n) for n in self.outer.values())
         if self.at_best or not self.inner:
             return Context(outer, outer_extents, value, place)
-        if all(self._is_uniform(n) for n in self.inner.values()):
+        if all(self.is_uniform(n) for n in self.inner.values()):
             before = Point(self, self.sweep.b, {})
             inner_extents = tuple(before.forward(n) for n in self.inner.values())
             return Context((*outer, *self.inner), (*outer_extents, *inner_extents), value, place)
@@ -368,11 +418,7 @@ class RegionAdjoint:
                 outer.extents, lambda b, *at: self._inner_sum(b, dict(zip(outer.indices, at, strict=True)), value), _names(outer.indices)
             )
             return Context(outer.indices, outer.extents, self._read(summed, outer.indices), outer.place)
-        if any(self.depends(v, self.inner) and v not in self.inner for v in places):
-            raise unsupported("a computed index in a reduction whose range depends on an index", self.instr.span)
-        inner = {i: self.sweep.extent(base, places.index(i)) for i in self.inner if i in places}
-        if len(inner) < len(self.inner):
-            raise unsupported("a reduction over several indices whose range depends on an index", self.instr.span)
+        inner = {i: self.sweep.extent(base, places.index(i)) for i in self.inner}
         indices = (*outer.indices, *inner)
 
         def guarded(b: Builder, *at: Value) -> Value:
@@ -401,25 +447,7 @@ class RegionAdjoint:
         extents = [point.forward(n) for n in self.inner.values()]
         return _sum(b, extents, lambda b, *at: value(b, {**point.values, **dict(zip(self.inner, at, strict=True))}), _names(self.inner))
 
-    def _is_uniform(self, extent: Value) -> bool:
-        """Whether an extent is the same for all elements, and may be computed where there are none."""
-        found = self._computed_from(extent) & self.inside
-        return not any(v in self.outer or (isinstance(v.owner, Instr) and loaded(v.owner) is not None) for v in found)
 
-    def depends(self, value: Value, indices: Iterable[Value]) -> bool:
-        """Whether a scalar of the region is computed from one of these indices."""
-        return not self._computed_from(value).isdisjoint(indices)
-
-    def _computed_from(self, value: Value) -> set[Value]:
-        """A scalar and what it is computed from in the region."""
-        work, seen = [value], {value}
-        while work:
-            v = work.pop()
-            if v in self.inside and isinstance(v.owner, Instr):
-                new = [o for o in v.owner.operands if o not in seen]
-                seen.update(new)
-                work += new
-        return seen
 
     def _projections(self, base: Value, places: tuple[Value, ...], context: Context) -> dict[int, Value]:
         """Axes of the tensor that an index of the context runs through, once and completely."""
@@ -601,18 +629,28 @@ class Point:
             if root.value in relevant:
                 self._add(sums, root.value, root.seed(self))
         for i in reversed(of.instrs):
+            if i.op == "call_vjp" and any(r in sums for r in i.results):
+                self._by_own_rule(i, sums, relevant)
             if not i.results or i.result not in sums or i.op not in SCALAR_OPS:
                 continue
             for k, operand in enumerate(i.operands):
                 rule = partial(i, k)
                 if operand in relevant and rule is not None:
-                    self.b.span = i.span
+                    self.b.span = i.span.of_derivative()
                     self._add(sums, operand, rule(At(self.b, i, sums[i.result], self.forward)))
         total: dict[Value, Value] = {}
         for t in targets:
             if t in sums:
                 self._add(total, targets[0], sums[t])
         return total[targets[0]]
+
+    def _by_own_rule(self, instr: Instr, sums: dict[Value, Value], relevant: set[Value]) -> None:
+        self.b.span = instr.span.of_derivative()
+        real = [r for r in instr.results if r.type.elem.is_real]
+        adjoints = [sums[r] if r in sums else self.b.const(0.0, r.type) for r in real]
+        for operand, gradient in by_own_rule(self.b, instr, adjoints, self.forward):
+            if operand in relevant:
+                self._add(sums, operand, gradient)
 
     def _add(self, sums: dict[Value, Value], of: Value, more: Value) -> None:
         sums[of] = self.b.op("add", sums[of], more) if of in sums else more
@@ -637,6 +675,8 @@ def conjunction(b: Builder, conditions: Sequence[Value]) -> Value:
 def is_expensive(instr: Instr) -> bool:
     """Whether a value is rather read from memory than computed again. With `max`, what it was computed from need not be kept."""
     row = SCALAR_OPS.get(instr.op)
+    if instr.op == "call_vjp":
+        return True
     return row is not None and (row.elementary or instr.op in ("div", "sqrt", "max", "min"))
 
 

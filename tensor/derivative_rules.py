@@ -13,7 +13,7 @@ need not be kept; `abs` at 0 gives 0, `sqrt` at 0 inf; what rounds gives 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from tlc.frontend.ops import SCALAR_OPS
@@ -168,3 +168,14 @@ def partial(instr: Instr, operand: int) -> Partial | None:
     if not instr.result.type.elem.is_real or not instr.operands[operand].type.elem.is_real:
         return None
     return RULES[instr.op][operand]
+
+
+def by_own_rule(b: Builder, instr: Instr, adjoints: Sequence[Value], forward: Forward) -> Iterator[tuple[Value, Value]]:
+    """The real operands of a `call_vjp` and what its rule gives for each; `adjoints` are those of its real results."""
+    rule, rest = instr.attrs["rule"], iter(adjoints)
+    assert isinstance(rule, str)
+    real = [v for v in instr.operands if v.type.elem.is_real]
+    results = [forward(r) for r in instr.results]
+    given = [next(rest) if v.type.elem.is_real else v for v in results]
+    gradients = b.call(rule, [*map(forward, instr.operands), *results, *given], [v.type for v in real])
+    return zip(real, gradients, strict=True)

@@ -36,7 +36,9 @@ from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.facts import Facts
 from tlc.ssa.builder import Builder
+from tlc.ssa.calls import KEPT, callee_of
 from tlc.ssa.cfg import reverse_postorder
+from tlc.ssa.each import for_each
 from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, walk, yield_
 from tlc.ssa.liveness import free_values
 from tlc.tensor.extents import extent, known_extent
@@ -49,10 +51,11 @@ BIGGEST = (1 << 63) - 1
 
 # fmt: off
 _COSTS = {  # in additions; elementary functions by their own row
-    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "const": 0, "index": 2, "index_if": 3, "call": CALL_COST,
+    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "const": 0, "index": 2, "index_if": 3, "call": CALL_COST, "call_vjp": CALL_COST,
 }
 # fmt: on
 ELEMENTARY_COST = 20
+_SAME = ("stop_grad", "barrier")  # the operand itself
 
 
 class NotDistributable(Exception):
@@ -78,7 +81,7 @@ NO_AXES: Axes = frozenset()
 
 def is_scalar(instr: Instr) -> bool:
     """Ops on scalars without an effect, which may be computed anywhere and again."""
-    return instr.op in SCALAR_OPS or instr.op in ("const", "format") or (instr.op == "stop_grad" and instr.result.type.rank == 0)
+    return instr.op in SCALAR_OPS or instr.op in ("const", "format") or (instr.op in _SAME and instr.result.type.rank == 0)
 
 
 def loaded(instr: Instr) -> tuple[Value, ...] | None:
@@ -97,15 +100,16 @@ def is_scalar_load(instr: Instr) -> bool:
 
 
 def is_scalar_call(instr: Instr) -> bool:
-    return instr.op == "call" and all(v.type.rank == 0 for v in (*instr.operands, *instr.results))
+    return instr.op in KEPT and all(v.type.rank == 0 for v in (*instr.operands, *instr.results))
 
 
 class Distribution:
     """The distribution of `instr` (a tabulate, reduce or scatter). `pieces` is the block of what comes out, in no region."""
 
-    def __init__(self, instr: Instr, module: Module) -> None:
+    def __init__(self, instr: Instr, module: Module, taped: frozenset[str]) -> None:
         self.instr = instr
         self.module = module
+        self.taped = taped  # functions that touch a tape, which no kernel does
         self.region = instr.regions[0]
         self.entry = self.region.entry
         self.params = tuple(self.entry.params)
@@ -158,16 +162,20 @@ class Distribution:
                 self._inner_update(instr)
             case "reshape":
                 self._inner_reshape(instr)
-            case "stop_grad" if instr.result.type.rank:
+            case "stop_grad" | "barrier" if instr.result.type.rank:
                 view = self.view(instr.operands[0])
-                self._set_view(instr.result, View(self.b.stop_grad(view.base), view.prefix))
+                self._set_view(instr.result, View(self.b.op(instr.op, view.base), view.prefix))
             case "check":
                 self._check(instr)
-            case "call" if is_scalar_call(instr) and self._may_stop(instr):
+            case "call" if callee_of(instr) in self.taped:
+                raise NotDistributable("the derivative of a recursion has a tape", instr.span)
+            case "call" | "call_vjp" if is_scalar_call(instr) and self._may_stop(instr):
                 self._call(instr)
+            case "call_vjp" if not is_scalar_call(instr):
+                self._call_vjp(instr)
             case _ if is_scalar(instr) or is_scalar_call(instr):
                 axes = self.axes_of(instr.operands)
-                cost = min(CALL_COST, sum(self.costs.get(v, 0) for v in instr.operands) + _cost(instr))
+                cost = min(CALL_COST, sum(self.costs.get(v, 0) for v in instr.operands) + cost_of(instr))
                 for r in instr.results:
                     self.axes[r] = axes
                     self.costs[r] = cost
@@ -189,6 +197,42 @@ class Distribution:
         for old, new in zip(instr.results, stored.results, strict=True):
             self._set_view(old, View(new), self.params)
         self.checked = True
+
+    def _call_vjp(self, instr: Instr) -> None:
+        """One call over whole arrays, which has a derivative of its own as well."""
+        axes = self.axes_of(instr.operands)
+        own, own_extents = self._own(axes)
+        varies = [bool(self.axes_of((v,))) for v in instr.operands]
+        if any(v and x.type == I64 for x, v in zip(instr.operands, varies, strict=True)) and any(r.type.rank for r in instr.results):
+            raise NotDistributable("an extent may depend on the index", instr.span)
+        maybe_none = any(not is_positive(self.extents[k]) for k in range(len(self.params)) if k not in axes)
+        rows = [v.owner for v in instr.operands if isinstance(v.owner, Instr) and v.owner.op == "index"]
+        loads = [*self._loads(instr.operands), *map(self._load, rows)]
+        if self._guard(axes, loads) is not None or (maybe_none and can_fail(self.module, callee_of(instr))):
+            raise NotDistributable("a call with a derivative of its own may stop where there is no element", instr.span)
+        larger = bool(instr.attrs["again"])
+        operands = [*own_extents]
+        operands += [self._argument(v, axes if more else NO_AXES, larger) for v, more in zip(instr.operands, varies, strict=True)]
+        attrs = for_each(self.module, instr, len(own), varies) if own else dict(instr.attrs)
+        types = tuple(Type(r.type.elem, r.type.rank + len(own)) for r in instr.results)
+        names = tuple(r.name for r in instr.results)
+        new = self.b.insert(Instr("call_vjp", tuple(operands), types, attrs, (), instr.span, names))
+        for old, value in zip(instr.results, new.results, strict=True):
+            self._set_view(old, View(value), own)
+
+    def _argument(self, value: Value, axes: Axes, larger: bool) -> Value:
+        """A value of the region for all elements, led by the dimensions of these axes; if `larger`, they may be more than there are
+        elements: a tensor that is read at the indices themselves is passed as it is.
+        """
+        if value.type.rank:
+            view = self.view(value)
+            return view.base if larger and list(view.prefix) == self._own(axes)[0] else self.over(value, axes)
+        if not axes:
+            return self.invariant(value, "an argument")
+        own, own_extents = self._own(axes)
+        return self.b.tabulate(
+            own_extents, lambda b, *at: Piece(self, b, dict(zip(own, at, strict=True))).need(value), self._names(own), value.name
+        )
 
     def reads(self, instr: Instr) -> tuple[Value, ...]:
         """The scalars that a copy of an instruction reads: the leading indices of a view in place of the view."""
@@ -318,7 +362,7 @@ class Distribution:
         whether there are elements.
         """
         missing = [self.extents[k] for k in range(len(self.params)) if k not in axes]
-        missing = [n for n in missing if not _is_positive(n)]
+        missing = [n for n in missing if not is_positive(n)]
         return self._any(missing) if missing and (self.checked or not self._proved(loads)) else None
 
     def _loads(self, values: Iterable[Value], region: Region | None = None) -> list[Load]:
@@ -474,7 +518,7 @@ class Distribution:
         self.checked = True
         if not self.axes_of((cond,)) and not self._loads((cond,)):
             holds = self.invariant(cond, "a condition")
-            some = [n for n in self.extents if not _is_positive(n)]
+            some = [n for n in self.extents if not is_positive(n)]
             ok = self.b.op("or", holds, self.b.op("not", self._any(some))) if some else holds
             first = None
         else:
@@ -528,6 +572,8 @@ class Distribution:
                     pass
                 case "reduce" if is_straight(instr):
                     pass
+                case "call" if callee_of(instr) in self.taped:
+                    raise NotDistributable("the derivative of a recursion has a tape", instr.span)
                 case _ if is_scalar(instr) or is_scalar_call(instr):
                     pass
                 case _:
@@ -567,7 +613,7 @@ class Distribution:
         return tuple(results[k] for k in range(len(self.instr.results)))
 
     def _may_stop(self, instr: Instr) -> bool:
-        return instr.op == "check" or (instr.op == "call" and can_fail(self.module, str(instr.attrs["callee"])))
+        return instr.op == "check" or (instr.op in KEPT and can_fail(self.module, str(instr.attrs["callee"])))
 
     def _is_whole(self, value: Value) -> bool:
         view = self.views[value]
@@ -764,7 +810,7 @@ def _home(value: Value) -> Block | None:
     return value.owner.block if isinstance(value.owner, Instr) else value.owner
 
 
-def _cost(instr: Instr) -> int:
+def cost_of(instr: Instr) -> int:
     row = SCALAR_OPS.get(instr.op)
     return ELEMENTARY_COST if row is not None and row.elementary else _COSTS.get(instr.op, 1)
 
@@ -773,7 +819,7 @@ def _constant(value: Value) -> object:
     return value.owner.attrs["value"] if isinstance(value.owner, Instr) and value.owner.op == "const" else None
 
 
-def _is_positive(extent: Value) -> bool:
+def is_positive(extent: Value) -> bool:
     number = _constant(extent)
     return isinstance(number, int) and number > 0
 

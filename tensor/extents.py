@@ -35,7 +35,7 @@ class _Anything:
 
 
 _ANYTHING = _Anything()
-_SAME_SHAPE = ("update", "store", "scatter", "stop_grad")
+_SAME_SHAPE = ("update", "store", "scatter", "stop_grad", "barrier", "copy", "join")
 
 
 class Extents:
@@ -73,7 +73,7 @@ class Extents:
         return value if isinstance(key, _Anything) else key
 
     def declare_alike(self, param: Value, other: Value) -> None:
-        """A block parameter made since has the shape of another tensor."""
+        """A block parameter made since, or what comes from elsewhere, has the shape of another tensor."""
         for axis in range(param.type.rank):
             self._params[param, axis] = self.of(other, axis)
 
@@ -94,7 +94,7 @@ class Extents:
     def _axis(self, tensor: Value, axis: int) -> Key | _Anything:
         tensor = _shaped_like(tensor)
         owner = tensor.owner
-        if isinstance(owner, Block):
+        if isinstance(owner, Block) or (tensor, axis) in self._params:
             return self._params.get((tensor, axis), Axis(tensor, axis))
         match owner.op:
             case "tabulate" if axis < len(owner.operands):
@@ -103,6 +103,14 @@ class Extents:
                 return self._scalar(owner.operands[1 + axis])
             case "index":
                 return self._axis(owner.operands[0], len(owner.operands) - 1 + axis)
+            case "alloc":
+                return self._scalar(owner.operands[axis])
+            case "run":
+                return self._axis(owner.operands[owner.results.index(tensor)], axis)
+            case "split":
+                return self._axis(owner.operands[0], axis + owner.results.index(tensor) * (len(owner.operands) - 1))
+            case "view":
+                return self._scalar(owner.operands[len(owner.operands) - tensor.type.rank + axis])
             case "launch":
                 before = owner.results[: owner.results.index(tensor)]
                 return self._scalar(owner.operands[sum(r.type.rank for r in before) + axis])
@@ -112,6 +120,21 @@ class Extents:
                 position = owner.results.index(tensor) - (len(owner.results) - len(wrt))
                 if position >= 0:
                     return self._axis(owner.operands[wrt[position]], axis)
+            case "call_vjp":
+                return self._of_call(owner, tensor, axis)
+        return Axis(tensor, axis)
+
+    def _of_call(self, call: Instr, tensor: Value, axis: int) -> Key | _Anything:
+        """What is known of the callee's result, in terms of the operands."""
+        shapes = call.attrs["shapes"]
+        assert isinstance(shapes, tuple)
+        match shapes[call.results.index(tensor)][axis] if shapes else ():
+            case (int(number),):
+                return number
+            case (int(k), -1):
+                return self._scalar(call.operands[k])
+            case (int(k), int(of)):
+                return self._axis(call.operands[k], of)
         return Axis(tensor, axis)
 
     def _scalar(self, value: Value) -> Key | _Anything:

@@ -11,9 +11,10 @@ Afterwards, for every `tabulate`, the region is
 for every `reduce` and `scatter`, it is flat.
 
 Method: from the inside out, reductions leave branches where that is safe (`tensor/hoist.py`), branches around loads become guarded
-loads (`tensor/guard.py`), and each comprehension is distributed over the statements of its body (`tensor/distribute.py`). One that
-cannot be becomes a loop over its first index (`tensor/loops.py`),
-whose body is flattened in turn; a reduction that cannot be is a tabulate first and then a flat reduction of its elements.
+loads (`tensor/guard.py`), and each comprehension is distributed over the statements of its body (`tensor/distribute.py`). Control flow that
+is the same for all elements moves around it (`tensor/interchange.py`). What remains becomes a loop over its first index
+(`tensor/loops.py`), whose body is flattened in turn; a reduction that cannot be is a tabulate first and then a flat reduction of its
+elements.
 
 Worked example: `for[b] softmax(x[b])`, inlined,
 
@@ -32,12 +33,15 @@ from dataclasses import dataclass
 
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
+from tlc.ssa.calls import DERIVED, KEPT, callee_of, named
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, drop, drop_block, walk
+from tlc.ssa.tape import touching
 from tlc.tensor.distribute import Distribution, NotDistributable, is_scalar, is_scalar_call, is_scalar_load, is_straight, loaded
 from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Extents, Key
 from tlc.tensor.guard import guard
 from tlc.tensor.hoist import can_hoist, hoist
+from tlc.tensor.interchange import interchange
 from tlc.tensor.loops import run_as_loop
 
 
@@ -52,8 +56,8 @@ class Note:
 def flatten(module: Module) -> list[Note]:
     """Flatten every function of a module, in place; gives the comprehensions that became loops."""
     notes: list[Note] = []
-    differentiated = {i.attrs["callee"] for f in module.functions.values() for i in walk(f.body) if i.op == "grad"}
-    for name, function in module.functions.items():
+    differentiated = {n for f in module.functions.values() for i in walk(f.body) if i.op in (*DERIVED, "call_vjp") for n in named(i)}
+    for name, function in list(module.functions.items()):
         if name not in differentiated:
             _Flattening(function, module, notes, bool(differentiated)).blocks(function.body)
     return notes
@@ -78,6 +82,7 @@ class _Flattening:
         self.notes = notes
         self.differentiates = differentiates
         self.known = known
+        self.taped = touching(module, module.functions)
 
     def blocks(self, region: Region) -> None:
         """All comprehensions of a region's blocks. Blocks that loops add are put behind and get their turn."""
@@ -91,14 +96,14 @@ class _Flattening:
         k = 0
         while k < len(block.instrs):
             instr = block.instrs[k]
-            if instr.regions and not any(i.op == "grad" for i in walk(instr.regions[0])):
+            if instr.regions and not any(i.op in DERIVED for i in walk(instr.regions[0])):
                 for region in instr.regions:
                     give_end(region)
                     self.blocks(region)
                 if any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
                     hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)
                 guard(instr, self.module, self.differentiates)
-                if not is_flat(instr):
+                if not is_flat(instr, self.taped):
                     self.replace(instr)
                     continue  # at what stands in its place
             k += 1
@@ -108,23 +113,25 @@ class _Flattening:
         if instr.op != "tabulate" and not _is_consumable(instr):
             _tabulate_first(instr, self.module)
             return
-        distribution = Distribution(instr, self.module)
+        distribution = Distribution(instr, self.module, self.taped)
         try:
             results = distribution.run()
         except NotDistributable as e:
             _discard(distribution.pieces)
-            if instr.op == "tabulate":
+            if instr.op != "tabulate":
+                _tabulate_first(instr, self.module)
+            elif not interchange(instr, self.module):
                 self.notes.append(Note(e.span, e.reason))
                 run_as_loop(instr, self.module)
-            else:
-                _tabulate_first(instr, self.module)
             return
         _put_in_place(instr, distribution.pieces, results)
 
 
-def is_flat(instr: Instr) -> bool:
-    """Whether a comprehension has the form that flattening ensures."""
+def is_flat(instr: Instr, taped: frozenset[str] = frozenset()) -> bool:
+    """Whether a comprehension has the form that flattening ensures. `taped` are functions that touch a tape: no kernel calls them."""
     region = instr.regions[0]
+    if any(i.op == "call" and callee_of(i) in taped for b in region.blocks for i in b.instrs):
+        return False
     inside = {v for b in region.blocks for v in (*b.params, *(r for i in b.instrs for r in i.results))}
     if instr.op != "tabulate":
         return len(region.blocks) == 1 and all(_is_simple(i, inside) for i in region.entry.instrs)
@@ -153,7 +160,7 @@ def _is_simple(instr: Instr, inside: set[Value]) -> bool:
 def _is_consumable(instr: Instr) -> bool:
     """Whether a reduce or scatter can keep its region: straight-line, without calls."""
     region = instr.regions[0]
-    return len(region.blocks) == 1 and not any(i.op == "call" for i in region.entry.instrs)
+    return len(region.blocks) == 1 and not any(i.op in KEPT for i in region.entry.instrs)
 
 
 def _tabulate_first(instr: Instr, module: Module) -> None:

@@ -1,6 +1,6 @@
 """Fusion: fewer kernels, less memory.
 
-Two rewrites of a graph, repeated until neither applies; epilogues of reductions come first, so that a bias is added once and not
+Three rewrites of a graph, repeated until neither applies; epilogues of reductions come first, so that a bias is added once and not
 in each of its readers. A node only ever moves later, to where a consumer stands.
 
   inline   y = for i: f(x[i]);  z = for i: g(y[i])      becomes   z = for i: g(f(x[i]))
@@ -10,6 +10,8 @@ in each of its readers. A node only ever moves later, to where a consumer stands
   append   y = for i: sum[k] ..;  z = for i: g(y[i])    becomes   y, z = for i: sum[k] .., then g(acc)
            An element-wise consumer over the same extents joins its producer: the epilogue of a reduction, or two results that share
            their loads. y is no result any more if nobody else reads it; whoever reads it must stand behind z.
+  share    y = for i: erf(x[i]) * x[i];  z = for i: erf(x[i]) * d[i]     becomes   y, z = for i: ..
+           Two nodes over the same extents, neither of which needs the other, that compute the same elementary function of an element.
 
 Requires: expressions in normal form. Preserves: the value of every kept tensor to the bit, and the order of effects. Neither
 moves a load behind the place where the host takes that tensor over, which would turn an update in place into a copy. The notes of a
@@ -75,6 +77,7 @@ class Obstacle(Enum):
     BETWEEN = "another reader stands between"
     EFFECTS = "something acts on the world between"
     WANTED = "the host reads it before the reader runs"
+    RATHER_INLINED = "what it ends in is stored anyway, and the reader costs little in its own readers"
     LARGE = "one kernel of both would be too large"
 
 
@@ -92,7 +95,7 @@ class Decision:
 
     producer: Place
     reader: Place
-    how: str = ""  # "inlined", "appended", or "bundled" by tensor/bundle.py
+    how: str = ""  # "inlined", "appended", "shared", or "bundled" by tensor/bundle.py
     inline: Obstacle | None = None
     append: Obstacle | None = None
 
@@ -100,7 +103,7 @@ class Decision:
 def fuse(graph: Graph, decisions: list[Decision] | None = None) -> Graph:
     """The fused graph. The given one is not changed. Every decision is added to `decisions`, if somebody asks for them."""
     fusion = _Fusion(replace(graph, nodes=[aligned(n) for n in graph.nodes]))
-    while fusion.append_one(to_reductions=True) or fusion.inline_one() or fusion.append_one(to_reductions=False):
+    while fusion.append_one(True) or fusion.inline_one() or fusion.append_one(False) or fusion.share_one():
         pass
     if decisions is not None:
         decisions += [*fusion.made, *fusion.apart()]
@@ -175,7 +178,7 @@ class _Fusion:
                 if e.guard is not None and price >= _COSTS["apply"]:
                     return Obstacle.GUARDED
                 if reader.reduction and len(reader.reduction.terms) == 2 and e in walk(reader.reduction.terms):
-                    if not free:
+                    if not (free or (price <= CHEAP and is_read_once(e, reader))):
                         return Obstacle.FACTOR
                 elif not (free or price <= CHEAP or (len(readers) == 1 and is_once(e, reader))):
                     return Obstacle.COSTLY
@@ -214,12 +217,20 @@ class _Fusion:
         others = [r for r in self.readers(node) if r is not reader]
         if any(self.graph.nodes.index(r) < self.graph.nodes.index(reader) for r in others):
             return Obstacle.BETWEEN
+        is_stored = bool(others) or any(t in self.graph.kept for t in node.results)
+        if node.reduction and is_stored and self.is_rather_inlined(reader):
+            return Obstacle.RATHER_INLINED
         place = self.graph.place(reader)
         if self.graph.may_stop(node) and any(self.graph.place(node) < k <= place for k in self.graph.effects):
             return Obstacle.EFFECTS
         if not self.graph.may_give_at(node, place):
             return Obstacle.WANTED
         return None if _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS else Obstacle.LARGE
+
+    def is_rather_inlined(self, node: Node) -> bool:
+        """Whether a node is cheap enough to be computed in each of its readers, and can be."""
+        readers = self.readers(node)
+        return bool(readers) and cost(node.outputs) <= CHEAP and self.against_inlining(node, readers) is None
 
     def append(self, node: Node, reader: Node) -> None:
         value = dict(zip(node.results, node.outputs, strict=True))
@@ -241,6 +252,47 @@ class _Fusion:
             joined=(*node.joined, node.span, *reader.joined),
         )
         self.graph.nodes = [joined if n is reader else n for n in self.graph.nodes if n is not node]
+
+
+    # ------------------------------------------------------------ share
+
+    def share_one(self) -> bool:
+        common = {n: found for n in self.graph.nodes if not n.scatter and (found := _elementary(n))}
+        for k, late in enumerate(self.graph.nodes):
+            for early in self.graph.nodes[:k]:
+                if common.get(early, set()) & common.get(late, set()) and self.may_share(early, late):
+                    self.made.append(Decision(_place(early), _place(late), "shared"))
+                    self.graph.nodes = [_both(early, late) if n is late else n for n in self.graph.nodes if n is not early]
+                    return True
+        return False
+
+    def may_share(self, early: Node, late: Node) -> bool:
+        """Whether a node may be computed where a later one is, by the same loops."""
+        if (early.reduction and late.reduction) or not _same_extents(early, late):
+            return False
+        at, place = self.graph.nodes.index(late), self.graph.place(late)
+        if any(self.graph.nodes.index(r) <= at for r in self.readers(early)) or len(sources(early)) + len(sources(late)) > MOST_INPUTS:
+            return False
+        stops = self.graph.may_stop(early) and any(self.graph.place(early) < k <= place for k in self.graph.effects)
+        return not stops and self.graph.may_read_at(early, place) and self.graph.may_give_at(early, place) and _fits(_both(early, late))
+
+
+def _elementary(node: Node) -> set[Expr]:
+    """The elementary functions that a node computes of each element."""
+    found = (e for e in walk(node.outputs) if e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary)
+    return {e for e in found if any(x.op == "load" for x in walk([e]))}
+
+
+def _both(early: Node, late: Node) -> Node:
+    """One node with the results of two."""
+    return replace(
+        late,
+        results=(*early.results, *late.results),
+        outputs=(*early.outputs, *late.outputs),
+        reduction=early.reduction or late.reduction,
+        notes=(*early.notes, *late.notes, _note(early, "shares with", late)),
+        joined=(*early.joined, early.span, *late.joined),
+    )
 
 
 def inlined(producer: Node, reader: Node) -> Node:
@@ -327,6 +379,11 @@ def is_once(e: Expr, node: Node) -> bool:
     if node.reduction and node.reduction.order in ONE_BY_ONE:
         return not missing
     return missing == set(range(len(node.domain) - len(missing), len(node.domain)))
+
+
+def is_read_once(e: Expr, node: Node) -> bool:
+    """Whether a load moves with every axis of its node, so that no element of a factor is read twice."""
+    return axes_of(e.indices) == set(range(len(node.domain))) and len(e.indices) == len(node.domain)
 
 
 def reads_by_loads(reader: Node, node: Node) -> bool:

@@ -44,7 +44,7 @@ def run_as_loop(instr: Instr, module: Module) -> list[Block]:
     done = split_behind(instr, "done")
     block.instrs.pop()
     b = Builder(block, module, instr.span)
-    shapes = _Shapes(instr, b)
+    shapes = Shapes(instr, b)
     outs = [shapes.zeros(k) for k in range(len(instr.results))]
 
     head, latch = b.new_block("head"), b.new_block("latch")
@@ -64,11 +64,11 @@ def run_as_loop(instr: Instr, module: Module) -> list[Block]:
     for old, value in zip(instr.results, state, strict=True):
         old.replace_by(value)
     drop(instr)
-    _last(done)
+    put_last(done)
     return [*body, done]
 
 
-def _last(block: Block) -> None:
+def put_last(block: Block) -> None:
     """Behind all blocks of its region, so that the text reads in the order of running."""
     assert block.region is not None
     block.region.blocks.remove(block)
@@ -120,7 +120,7 @@ def _first_makes(b: Builder, i: Value, out: Value, extents: list[Value]) -> Valu
     return join.params[0]
 
 
-class _Shapes:
+class Shapes:
     """The extents of the results, where they can be computed before the loop."""
 
     def __init__(self, instr: Instr, b: Builder) -> None:

@@ -1,7 +1,8 @@
 """Tensor instructions become launches of kernels: `lower(module, target)`.
 
 For each basic block: a graph is built (`tensor/graph/build.py`), fused (`tensor/fuse.py`), and each node is scheduled to a kernel
-(`tensor/schedule.py`). A launch stands where the last of the instructions stood whose results it gives.
+(`tensor/schedule.py`); what is but a part of a tensor becomes a view of it (`tensor/views.py`).
+A launch stands where the last of the instructions stood whose results it gives.
 
 Requires: flattened regions; no `grad`. Ensures: no `tabulate`, `reduce`, `scatter`, `index_if` or partial `index` is left; `index` and
 `update` of the host, `dim` and `reshape` stay. Kernels that do the same thing are one kernel. Outlined functions are
@@ -32,6 +33,7 @@ from tlc.tensor.pack import pack
 from tlc.tensor.row_blocks import Blocks
 from tlc.tensor.row_blocks import find as find_blocks
 from tlc.tensor.schedule import Scheduled, Target, schedule, schedule_blocks, schedule_bundle
+from tlc.tensor.views import Part, as_part, find_parts
 
 Work = Node | Bundle | Blocks  # what becomes one kernel
 
@@ -56,7 +58,16 @@ def lower(module: Module, target: Target = Target(), decisions: list[Decision] |
         for f in rest:
             done.add(f.name)
             state.function(f)
+    for f in module.functions.values():
+        _drop_barriers(f)
     return Tensors(module, state.kernels, state.graphs, state.places)
+
+
+def _drop_barriers(function: Function) -> None:
+    """What they kept apart is in different launches now, and those are not shared."""
+    for instr in [i for i in walk(function.body) if i.op == "barrier"]:
+        instr.result.replace_by(instr.operands[0])
+        erase(instr)
 
 
 class _Lowering:
@@ -75,13 +86,14 @@ class _Lowering:
         blocks = [build(self.module, function, block, extents) for block in function.blocks]
         current: dict[Value, Value] = {}
         for built in blocks:
-            fused, groups = fuse(built.graph, self.decisions), list[Blocks]()
+            fused, parts = find_parts(fuse(built.graph, self.decisions))
+            groups = list[Blocks]()
             if self.target.flash and not self.target.plain:
                 fused, groups = find_blocks(replace(fused, nodes=live_nodes(fused)))
             built.graph = pack(fused, {t for g in groups for n in g.nodes for t in n.results})
             if built.graph.nodes:
                 self.graphs.append(built.graph)
-            _Block(self, built, groups, current).run()
+            _Block(self, built, groups, parts, current).run()
         branch_guards(function, self.module)
         for instr in walk(function.body):
             if instr.op in ("tabulate", "reduce", "scatter"):
@@ -131,10 +143,13 @@ def _what(node: Work) -> str:
 class _Block:
     """The launches of one block. `current` maps values that were replaced, in any block, to what stands for them."""
 
-    def __init__(self, lowering: _Lowering, built: Built, groups: list[Blocks], current: dict[Value, Value]) -> None:
+    def __init__(
+        self, lowering: _Lowering, built: Built, groups: list[Blocks], parts: dict[Tensor, Part], current: dict[Value, Value]
+    ) -> None:
         self.lowering = lowering
         self.built = built
         self.groups = groups
+        self.parts = parts
         self.current = current
         self.instrs = list(built.block.instrs)  # as they were when the graph was built
         self.made: dict[Tensor, Value] = {}
@@ -144,7 +159,11 @@ class _Block:
         graph = self.built.graph
         nodes = sorted(live_nodes(graph), key=graph.place)  # a node may stand earlier without a result that nobody needs
         for work in nodes if self.lowering.target.plain else self.works(nodes):
-            self.launch(work)
+            part = as_part(work) if isinstance(work, Node) else None
+            if part is None:
+                self.launch(work)
+            elif isinstance(work, Node):
+                self.give(work.results[0], self.view(self.before(work), part))
         for instr in reversed(self.instrs):
             if instr in self.built.replaced or (instr.op == "reshape" and not instr.result.uses):
                 for r in instr.results:
@@ -173,25 +192,42 @@ class _Block:
     def launch(self, work: Work) -> None:
         name, scheduled = self.lowering.kernel(work)
         made = (*scheduled.results, *scheduled.work)
-        last = work if isinstance(work, Node) else work.nodes[-1]
-        b = Builder.before(self.instrs[self.built.graph.place(last)], self.lowering.module)
-        b.span = last.span
+        b = self.before(work if isinstance(work, Node) else work.nodes[-1])
         operands = [self.value(b, n) for t in made for n in t.shape]
-        operands += [self.tensor(x) if isinstance(x, Tensor) else self.scalar(b, x) for x in scheduled.operands]
+        operands += [self.tensor(b, x) if isinstance(x, Tensor) else self.scalar(b, x) for x in scheduled.operands]
         types = tuple(Type(t.elem, t.rank) for t in made)
         names = tuple(self.built.results[t].name if t in self.built.results else t.name for t in made)
         results = b.emit("launch", operands, types, {"kernel": name}, names=names).results
         for t, new in zip(scheduled.results, results, strict=False):  # what it works in comes last
-            self.made[t] = new
-            if t in self.built.results:
-                self.current[self.built.results[t]] = new
+            self.give(t, new)
+
+    def before(self, node: Node) -> Builder:
+        """Where a node runs."""
+        b = Builder.before(self.instrs[self.built.graph.place(node)], self.lowering.module)
+        b.span = node.span
+        return b
+
+    def give(self, t: Tensor, new: Value) -> None:
+        """From here on, `t` is this value of the host."""
+        self.made[t] = new
+        if t in self.built.results:
+            self.current[self.built.results[t]] = new
+
+    def view(self, b: Builder, part: Part) -> Value:
+        if not part.start and part.shape == part.base.shape:
+            return self.tensor(b, part.base)
+        operands = [self.tensor(b, part.base), *(self.value(b, e) for e in (*part.start, *part.shape))]
+        return b.emit("view", operands, [Type(part.base.elem, len(part.shape))], names=[part.base.name]).result
 
     # ------------------------------------------------------------ values of the host
 
     def now(self, v: Value) -> Value:
         return self.current.get(v, v)
 
-    def tensor(self, t: Tensor) -> Value:
+    def tensor(self, b: Builder, t: Tensor) -> Value:
+        """The value of a tensor; a part of one is looked up where it is first read."""
+        if t in self.parts and t not in self.made:
+            self.made[t] = self.view(b, self.parts[t])
         return self.made[t] if t in self.made else self.now(self.built.tensors[t])
 
     def scalar(self, b: Builder, s: Scalar) -> Value:

@@ -7,7 +7,6 @@
                                                                                                       it lies along an output axis
     panels        a tile whose operands are first copied so that it reads them from one end to the other
     lanes         the same with sixteen accumulators a column, for sums of order `lanes`
-    search        argmax and argmin, one element after the other
     scatter       the base is copied, then elements are added one after the other
 
 `acc` is meant for registers. A tile reads each operand once for R rows or W columns; its k loop is one chain an element,
@@ -24,6 +23,7 @@ from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import LANES
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
+from tlc.tensor.fuse import cost
 from tlc.tensor.graph.ir import Expr, Node, Reduction, axes_of
 from tlc.tensor.kernel.ir import Buffer, Const, Declare, If, Kind, Let, Load, Space, Store, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
@@ -31,6 +31,9 @@ from tlc.tensor.kernel.ir import Expr as KExpr
 Fill = Callable[[Scope], None]
 
 FEW = 4  # blocks of rows; where there are fewer, all rows pass each panel, and threads share the panels
+LIGHT = 40  # additions for an element that is finished while all of its tile are in registers; more are done one row after the other
+COPY = 16  # what it costs to copy an element, in fused multiply-adds
+GAP = 16  # elements between copied rows: no two of a tile are in one set of the first cache
 BLOCK = 16  # elements of a column that are read together in a transposition: a line of the cache
 
 
@@ -54,10 +57,16 @@ class Panels:
 
         rows i .. i + R         at i * K + position * R + r
         columns j .. j + W      at j * K + position * W + l
+
+    `apart` are loads of rows that are read along their length already, but lie a power of two of bytes from each other: in the first cache
+    all rows of a tile would have the same few places. They are copied as they are, with a gap after each row.
+
+        row i                   at i * (K + GAP) + position
     """
 
     rows: Mapping[Expr, Buffer]
     columns: Mapping[Expr, Buffer]
+    apart: Mapping[Expr, Buffer]
 
 
 @dataclass(eq=False)
@@ -212,15 +221,25 @@ class Nest:
         def inner(scope: Scope) -> None:
             def block(s: Scope, low: KExpr, rows: KExpr, _: int) -> None:
                 def piece(p: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+                    def lane(v: Scope, l: Var, fill: Fill) -> None:
+                        v.axes[last] = plus(first, l)
+                        fill(v)
+
                     def row(x: Scope, i: Var) -> None:
-                        def body(v: Scope, l: Var) -> None:
-                            v.axes[last] = plus(first, l)
+                        x.axes[a] = i
+                        self.vector(x, count, lanes, lambda v, l: lane(v, l, self.store))
+
+                    def square(x: Scope, i: KExpr) -> None:
+                        def element(v: Scope, r: Var) -> None:
+                            v.axes[a] = plus(i, r)
                             self.store(v)
 
-                        x.axes[a] = i
-                        self.vector(x, count, lanes, body)
+                        self.vector(x, count, lanes, lambda v, l: lane(v, l, lambda y: self.unroll(y, lanes, element)))
 
-                    self.emitter.loop(p, "i", low, plus(low, rows), row)
+                    if isinstance(rows, Const) and rows.value % lanes == 0 and count == const(lanes):
+                        self.emitter.loop(p, "i", low, plus(low, rows), square, step=lanes)
+                    else:
+                        self.emitter.loop(p, "i", low, plus(low, rows), row)
 
                 self.chunks(s, last, width, piece)
 
@@ -330,6 +349,8 @@ class Nest:
             """Every column of the rows from low to high."""
             if panels and panels.rows:
                 self.pack_rows(scope, t, panels, low, high)
+            if panels and panels.apart:
+                self.copy_rows(scope, t, panels, low, high)
             if t.v is None:
                 self.row_tiles(scope, t, low, high, None, const(1), 1)
             else:
@@ -350,6 +371,8 @@ class Nest:
                 self.emitter.loop(scope, "b", const(0), rows, block, step=t.block, work=work)
                 return
             full = int(rows.value) // t.block * t.block
+            if 0 < int(rows.value) - full < t.block // 2:
+                full -= t.block  # the few rows that are left go with the last block
             if full < FEW * t.block:
                 columns(scope, const(0), rows)
                 return
@@ -399,13 +422,46 @@ class Nest:
         segments = self.row_segments(scope, low, high, t.rows)
         self.emitter.guarded(scope, self.reduction.extents, lambda g: self.serial(g, list(self.reduced), position))
 
-    def packed_at(self, scope: Scope, first: KExpr, together: int, k: KExpr) -> KExpr:
-        """Where an element of a copied operand lies: the k-th of `together` from `first` on, at the position of the reduced axes."""
+    def copy_rows(self, scope: Scope, t: Tile, panels: Panels, low: KExpr, high: KExpr) -> None:
+        """Copy the loads of the rows from low to high that are to be apart."""
+        u = t.u
+        assert u is not None
+        *outer, last = self.reduced
+
+        def row(s: Scope, i: Var) -> None:
+            def piece(x: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+                def body(y: Scope, l: Var) -> None:
+                    y.axes[last] = plus(first, l)
+                    for e, buffer in panels.apart.items():
+                        y.body.append(Store(buffer, (self.apart_at(y, i),), self.emitter.emit(e, y)))
+
+                self.vector(x, count, lanes, body)
+
+            s.axes[u] = i
+            self.serial(s, outer, lambda x: self.chunks(x, last, 2 * t.width, piece))
+
+        def all_rows(g: Scope) -> None:
+            self.emitter.loop(g, "i", low, high, row, work=(lambda: times(self.positions(g), const(COPY))) if self.unit else None)
+
+        self.emitter.guarded(scope, self.reduction.extents, all_rows)
+
+    def apart_at(self, scope: Scope, row: KExpr) -> KExpr:
+        """Where an element of a copied row lies, at the position of the reduced axes."""
+        position, total = self.position(scope)
+        return plus(times(row, plus(total, const(GAP))), position)
+
+    def position(self, scope: Scope) -> tuple[KExpr, KExpr]:
+        """The row-major position of the reduced axes, and how many there are."""
         position: KExpr = const(0)
         total: KExpr = const(1)
         for number in self.reduced:
             n = self.emitter.emit(self.node.domain[number], scope)
             position, total = plus(times(position, n), scope.lookup(number)), times(total, n)
+        return position, total
+
+    def packed_at(self, scope: Scope, first: KExpr, together: int, k: KExpr) -> KExpr:
+        """Where an element of a copied operand lies: the k-th of `together` from `first` on, at the position of the reduced axes."""
+        position, total = self.position(scope)
         return plus(plus(times(first, total), times(position, const(together))), k)
 
     def row_tiles(self, scope: Scope, t: Tile, low: KExpr, high: KExpr, first: KExpr | None, count: KExpr, lanes: int) -> None:
@@ -446,21 +502,27 @@ class Nest:
         inner = Scope(scope)
         acc = self.local(inner, r.terms[0].elem, rows, lanes)
 
-        def cells(s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False) -> None:
-            """Every accumulator, with its axes bound; `packed`: what was copied is read from there."""
+        def cells(
+            s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False, row: Var | None = None
+        ) -> None:
+            """Every accumulator (of one row, if that is given), with its axes bound; `packed`: what was copied is read from there."""
 
-            def row(v: Scope, l: KExpr) -> None:
+            def column(v: Scope, l: KExpr) -> None:
                 def one(x: Scope, k: Var) -> None:
                     if t.u is not None and i is not None:
                         x.axes[t.u] = plus(i, k)
                         if packed and self.panels:
                             x.memo.update({e: Load(b, (self.packed_at(x, i, rows, k),)) for e, b in self.panels.rows.items()})
+                            x.memo.update({e: Load(b, (self.apart_at(x, plus(i, k)),)) for e, b in self.panels.apart.items()})
                     fill(x, (k, l))
 
-                self.unroll(v, rows, one)
+                if row is None:
+                    self.unroll(v, rows, one)
+                else:
+                    one(v, row)
 
             if t.v is None:
-                row(s, const(0))
+                column(s, const(0))
                 return
 
             def lane(v: Scope, l: Var) -> None:
@@ -468,7 +530,7 @@ class Nest:
                     v.axes[t.v] = plus(first, l)
                     if packed and self.panels:
                         v.memo.update({e: Load(b, (self.packed_at(v, first, lanes, l),)) for e, b in self.panels.columns.items()})
-                row(v, l)
+                column(v, l)
 
             self.vector(s, const(lanes) if full else count, lanes, lane)
 
@@ -476,11 +538,16 @@ class Nest:
         step: Fill = lambda s: cells(s, False, lambda x, at: self.accumulate(x, acc, at), packed=True)  # noqa: E731
         self.emitter.guarded(inner, r.extents, lambda g: self.serial(g, list(self.reduced), step))
 
-        def finish(s: Scope, at: tuple[KExpr, ...]) -> None:
-            s.accs = (Load(acc, at),)
+        def finish(s: Scope, at: tuple[KExpr, ...], of: Buffer = acc) -> None:
+            s.accs = (Load(of, at),)
             self.store(s)
 
-        cells(inner, False, finish)
+        if rows == 1 or cost(self.node.outputs) <= LIGHT:
+            cells(inner, False, finish)
+        else:
+            held = self.local(inner, r.terms[0].elem, rows, lanes)
+            cells(inner, False, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
+            self.emitter.loop(inner, "r", const(0), const(rows), lambda s, k: cells(s, False, partial(finish, of=held), row=k))
         scope.body.extend(inner.body)
 
     def lanes(self, v: int, width: int) -> None:
@@ -550,36 +617,6 @@ class Nest:
 
         columns(inner, finish)
         scope.body.extend(inner.body)
-
-    def search(self) -> None:
-        """argmax and argmin: the first of the best; NaN is better than anything."""
-        r = self.reduction
-        (term,) = r.terms
-
-        def one(scope: Scope) -> None:
-            best = self.local(scope, term.elem, 1)
-            where = self.local(scope, Elem.I64, len(r.extents))
-            zero = (const(0),)
-            scope.body.append(Store(best, zero, unit("max" if r.op == "argmax" else "min", term.elem)))
-            for k in range(len(r.extents)):
-                scope.body.append(Store(where, (const(k),), const(0)))
-
-            def step(s: Scope) -> None:
-                x, old = self.bound(s, self.emitter.emit(term, s)), Load(best, zero)
-                better: KExpr = op("gt" if r.op == "argmax" else "lt", x, old)
-                if term.elem.is_real:
-                    better = op("or", better, op("and", op("isnan", x), op("not", op("isnan", old))))
-                better = self.bound(s, better)
-                s.body.append(Store(best, zero, op("select", better, x, old)))
-                for k, number in enumerate(self.reduced):
-                    at = (const(k),)
-                    s.body.append(Store(where, at, op("select", better, s.lookup(number), Load(where, at))))
-
-            self.emitter.guarded(scope, r.extents, lambda g: self.serial(g, list(self.reduced), step))
-            scope.accs = tuple(Load(where, (const(k),)) for k in range(len(r.extents)))
-            self.store(scope)
-
-        self.guard_axes(self.top, lambda g: self.each(g, list(range(self.node.rank)), one))
 
     def scatter(self, base: Node, width: int) -> None:
         """Copy the base (by the loops of an element-wise node), then add one element after the other."""

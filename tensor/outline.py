@@ -10,6 +10,7 @@ value, and the kernel applies that function to every element.
 
 from __future__ import annotations
 
+from tlc.ssa.calls import KEPT
 from tlc.ssa.clone import clone_region
 from tlc.ssa.ir import Block, Function, Module, Region, Value, ret
 from tlc.ssa.liveness import free_values
@@ -42,7 +43,7 @@ def can_fail(module: Module, function: str, seen: frozenset[str] = frozenset()) 
     for instr in walk(module.functions[function].body):
         if instr.op in ("check", "extern"):
             return True
-        if instr.op == "call" and can_fail(module, str(instr.attrs["callee"]), seen | {function}):
+        if instr.op in KEPT and can_fail(module, str(instr.attrs["callee"]), seen | {function}):
             return True
     return False
 

@@ -2,13 +2,15 @@
 
 At each point there is a set of live buffers, named by the values that own them. Along every path:
 
- 1. An instruction reads only tensors that are alive: owned and not given up yet, or borrowed from the caller.
- 2. What takes a tensor over (`update`, `store`, `reshape`, `push`, `run`, `free`, an edge, `return`, a parameter that its function
+ 1. An instruction reads only tensors that are alive: owned and not given up yet, borrowed from the caller, or a view of one that is alive.
+ 2. What takes a tensor over (`update`, `store`, `reshape`, `push`, `run`, `split`, `free`, an edge, `return`, a parameter that its function
     takes) takes one that is owned, and takes it once; afterwards it is dead.
  3. An instruction that writes over a tensor does not read it otherwise, but where a kernel says that it may.
  4. Where paths join, the same values are owned on each.
  5. At a `return` nothing is left.
  6. No `launch` remains.
+ 7. What a `split` gives is nobody's business until it is joined: the rest is left alone, kernels run into the part and may read it
+    there, and `join` puts the two of one `split` together.
 
 `dim` reads no buffer, so it may stand anywhere.
 """
@@ -23,7 +25,7 @@ from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Value
 from tlc.ssa.text import print_function
 from tlc.tensor.kernel.ir import Kernel
 
-_MAKES = ("alloc", "copy", "index", "call", "extern", "pop", "run", "update", "store", "reshape", "stop_grad")
+_MAKES = ("split", "join", "alloc", "copy", "index", "call", "extern", "pop", "run", "update", "store", "reshape", "stop_grad")
 
 
 def verify_ownership(module: Module, takes: Mapping[str, tuple[bool, ...]], kernels: Mapping[str, Kernel] | None = None) -> None:
@@ -37,6 +39,8 @@ class _Checker:
         self.function, self.takes, self.kernels = function, takes, kernels
         pairs = list(zip(function.params, takes[function.name], strict=True))
         self.borrowed = {p for p, taken in pairs if p.type.rank and not taken}
+        self.views: dict[Value, Value] = {}  # and what they look at
+        self.halves: dict[Value, Instr] = {}  # what splits gave and kernels made of it
         self.at_entry: dict[Block, dict[Value, None]] = {function.body.entry: {p: None for p, taken in pairs if p.type.rank and taken}}
 
     def fail(self, message: str, where: object) -> None:
@@ -50,8 +54,20 @@ class _Checker:
             self.leave(block.terminator, owned)
 
     def read(self, value: Value, owned: dict[Value, None], where: object) -> None:
-        if value.type.rank and value not in owned and value not in self.borrowed:
+        root = self.root(value)
+        if value.type.rank and root not in owned and root not in self.borrowed:
             self.fail(f"%{value.name} is read but not alive", where)
+        split = self.halves.get(root)
+        if split is not None:
+            allowed = ("join",) if root is split.results[0] else ("join", "run")
+            if not isinstance(where, Instr) or where.op not in allowed:
+                self.fail(f"%{value.name} is read while it is split", where)
+
+    def root(self, value: Value) -> Value:
+        """What a view looks at; of others themselves."""
+        while value in self.views:
+            value = self.views[value]
+        return value
 
     def give_up(self, value: Value, owned: dict[Value, None], where: object) -> None:
         if value not in owned:
@@ -65,23 +81,34 @@ class _Checker:
             return
         for v in instr.operands:
             self.read(v, owned, instr)
+        if instr.op == "view":
+            self.views[instr.result] = instr.operands[0]
+            return
+        if instr.op == "join" and [self.halves.get(v) for v in instr.operands] != 2 * [self.halves.get(instr.operands[0], instr)]:
+            self.fail("two are joined that were not split", instr)
         taken = self.taken(instr)
         for k in taken:
             v = instr.operands[k]
-            again = [j for j, other in enumerate(instr.operands) if other is v and j != k]
-            if again and not (instr.op == "run" and self.may_write_over(instr, k, again)):
+            again = [j for j, other in enumerate(instr.operands) if self.root(other) is v and j != k]
+            itself = all(instr.operands[j] is v for j in again)
+            if again and not (itself and instr.op == "run" and self.may_write_over(instr, k, again)):
                 self.fail(f"%{v.name} is taken and used otherwise", instr)
         for k in taken:
             self.give_up(instr.operands[k], owned, instr)
-        for r in instr.results:
+        for k, r in enumerate(instr.results):
             if r.type.rank:
+                split = instr if instr.op == "split" else self.halves.get(instr.operands[k]) if instr.op == "run" else None
+                if split is not None:
+                    self.halves[r] = split
                 if instr.op not in _MAKES:
                     self.fail(f"`{instr.op}` makes no buffer", instr)
                 owned[r] = None
 
     def taken(self, instr: Instr) -> list[int]:
-        if instr.op in ("free", "push", "update", "store"):
+        if instr.op in ("free", "push", "update", "store", "split"):
             positions = [0]
+        elif instr.op == "join":
+            positions = [0, 1]
         elif instr.op in ("reshape", "stop_grad"):
             positions = [0] if instr.result.type.rank else []
         elif instr.op == "run":

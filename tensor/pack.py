@@ -9,6 +9,9 @@ is worth its copy, because each element of b is read once for every i. A load is
 axis that vectors would run along (the last), and some output axis of four elements or more does not occur in it. Where
 another output axis does without a copy (`sum[k] a[k, i] * b[j, k]`: vectors along i, whose results lie apart), the last must be long.
 
+A factor of a product that is a converted load, as of a matrix of `f16` or `i8`, is converted in a copy, if it is read often: the
+tiles would convert it anew each time, one element after the other where it is the same for all lanes.
+
 Requires: a fused graph. Preserves: every result to the bit.
 """
 
@@ -24,6 +27,7 @@ from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, 
 from tlc.tensor.rims import is_repeated, rimmed, with_terms_read
 
 WORTH = 4  # an axis that is repeated fewer times does not pay for a copy
+OFTEN = 32  # how many times a number is read for which it is converted in a copy
 STORES = 64  # elements of the last axis from which on results that are stored one by one cost more than a copy
 
 
@@ -42,8 +46,33 @@ def pack(graph: Graph, leave: Collection[Tensor] = ()) -> Graph:
 def _prepared(node: Node) -> tuple[list[Node], Node]:
     """A copy with a rim may be packed in its turn: what is packed then is read without a guard."""
     rims, inner = rimmed(node)
-    copies, better = packed(inner)
-    return [*rims, *copies], better
+    wide, read = widened(inner)
+    copies, better = packed(read)
+    return [*rims, *wide, *copies], better
+
+
+def widened(node: Node) -> tuple[list[Node], Node]:
+    """Copies of what is converted in the factors of a product, and the node that reads them."""
+    r = node.reduction
+    if r is None or node.scatter or axes_of(r.extents):
+        return [], node
+    factors = r.terms[0].args if len(r.terms) == 1 and r.op == "sum" and r.terms[0].op == "mul" else r.terms  # of integers, or of reals
+    copies: list[Node] = []
+    new: dict[Expr, Expr] = {}
+    for e in factors if len(factors) == 2 else ():
+        if e.op != "convert" or e.args[0].op != "load" or e.args[0].guard is not None or e in new:
+            continue
+        narrow = e.args[0]
+        order = [i.data for i in narrow.indices if i.op == "axis"]
+        if len(order) < len(narrow.indices) or len(set(order)) < len(order) or not is_repeated(node, narrow, OFTEN):
+            continue
+        shape = tuple(node.domain[k] for k in order)
+        tensor = Tensor(f"{narrow.data.tensor.name}.wide{len(copies)}", e.elem, shape)
+        moved = substitute(e, {k: axis(at) for at, k in enumerate(order)})
+        note = f"{narrow.data.tensor.name} is converted for {node.results[0].name}"
+        copies.append(Node((tensor,), shape, (moved,), span=node.span, notes=(note,)))
+        new[e] = load(tensor, [axis(k) for k in order])
+    return copies, with_terms_read(node, new)
 
 
 def packed(node: Node) -> tuple[list[Node], Node]:

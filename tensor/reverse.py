@@ -3,108 +3,207 @@
 The function runs as it is; then every block has a reverse block, and those run in the opposite order. A reverse block
 takes the adjoints of what is live behind its block and passes on the adjoints of what is live before it.
 
-    entry(%x):  .. jump head(0, %x)             entry, head, body, exit as before, but `head` notes from where it came
-    head(i, y): branch (lt i n), body, exit     exit:   .. jump head'(1.0)
-    body:       z = sin y; jump head(i+1, z)    head'(dy):  from = pop; branch from, body'(dy), entry'(dy)
-    exit:       return y                        body'(dz):  y = pop; dy = mul dz, (cos y); jump head'(dy)
-                                                entry'(dx): return dx
+    entry(%x):  .. jump head(0, %x)             entry, head, body, exit as before; the rounds are counted (by i)
+    head(i, y): branch (lt i n), body, exit     exit:         .. jump head'(1.0, i)
+    body:       z = sin y; jump head(i+1, z)    head'(dy, k): branch (ne k 0), body'(dy, k - 1), entry'(dy)
+    exit:       return y                        body'(dz, k): y = pop; dy = mul dz, (cos y); jump head'(dy, k)
+                                                entry'(dx):   return dx
 
 A value that the reverse needs is read directly where it still is what it was: its definition dominates the end, and no loop
-around the definition is around the use. Otherwise the block that needs it pushes it on the tape at its own end, and its
+around the definition is around the use. (The reverse of a loop that is left from several blocks has several ways in: it is no natural loop,
+but runs again and again all the same.) Otherwise the block that needs it pushes it on the tape at its own end, and its
 reverse block pops it at its start; so pushes and pops match on every path. A block outside of loops runs once at most, so
-a scalar that it needs is kept in a variable instead: what has no loop has no tape.
+a scalar that it needs is kept in a variable instead: what has no loop has no tape. What is cheap is computed again (`keep.py`).
 
-Only adjoints of active values exist: those that depend on an argument that is asked for, and that the result depends on
-(Griewank and Walther 2008, chapters 3 to 6).
+Where a block was entered from, its reverse goes on. A loop with one way in and one way back goes back as often as it went round, so its
+reverse counts down, and has its counters for free; every other block with several ways in notes which one was taken (`origin`).
 
-A comprehension whose region loops, and whose result is active, runs as a loop first, so that its iterations have a tape.
+Only adjoints of active values exist (`derivative_activity.py`).
 
-Requires: SSA, flat, without calls on active values. The function given is consumed.
+A comprehension whose region loops or calls, and whose result is active, runs as a loop first, so that its iterations have a tape. So does
+a sum whose range depends on the element, where the derivative by what it reads is no sum over a rectangle.
+
+Calls. What is still a call here is recursive, and its derivative has two parts (`reverse_parts`): one computes what the function does and
+leaves on the tape what the other will need; that takes it, and turns adjoints of the results into adjoints of the arguments. What was
+called last is reversed first, so one tape serves them all.
+
+    %y = call %x {"f"}        %y = call %x {"f.forward"}     ..     dx = call dy {"f.backward"}
+
+Levels. A derivative of a derivative meets `push` and `pop`. They are values' ways through a tape, and have adjoints that go the way back,
+through the same tape, which is empty by then. What this sweep saves itself goes to a tape of its own: `tape` counts the levels.
+
+Method: Griewank and Walther 2008, chapters 3 to 6; Siskind and Pearlmutter 2008 for derivatives of derivatives.
+Requires: SSA, flat. The function given is consumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
+from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.rewrite import const_of
 from tlc.opt.sink import SINGULAR
 from tlc.ssa.builder import Builder
-from tlc.ssa.cfg import postorder
+from tlc.ssa.calls import callee_of
+from tlc.ssa.cfg import cycles, postorder
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.construct import construct
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, redirect, remove_unreachable
-from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Terminator, Type, Value, walk
+from tlc.ssa.ir import BOOL, I64, Attr, Block, Function, Instr, Module, Region, Terminator, Type, Value, walk
 from tlc.ssa.liveness import reads
 from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
+from tlc.ssa.tape import on_tape
+from tlc.tensor.derivative_activity import Activity, activity, adjoint_liveness
 from tlc.tensor.derivative_branches import differentiate_branches
-from tlc.tensor.derivative_region import differentiate_region, unsupported
-from tlc.tensor.derivative_rules import At, partial
+from tlc.tensor.derivative_region import RegionForm, differentiate_region, unknown_service
+from tlc.tensor.derivative_rules import At, by_own_rule, partial
 from tlc.tensor.extents import Axis, Extents, Key
+from tlc.tensor.keep import kept
 from tlc.tensor.loops import run_as_loop
 
-Values = dict[Value, None]  # an ordered set
+
+class Calls(Protocol):
+    """The functions that a function to differentiate calls."""
+
+    @property
+    def module(self) -> Module:
+        """Holds them."""
+
+    @property
+    def tape(self) -> int:
+        """The tape of this level: what is differentiated touches none from here on."""
+
+    @property
+    def touching(self) -> frozenset[str]:
+        """Functions that touch a tape."""
+
+    def parts(self, callee: str, wrt: tuple[int, ...], seeds: tuple[int, ...], /) -> tuple[str, str]:
+        """The names of both parts of a derivative: of the results `seeds` by the parameters `wrt`."""
 
 
-def reverse(function: Function, wrt: tuple[int, ...], value: bool, module: Module, known: Mapping[tuple[Value, int], Key]) -> None:
+@dataclass(frozen=True)
+class NoCalls:
+    """For a function that calls nobody, and has no loop."""
+
+    module: Module
+    tape: int = 0
+    touching: frozenset[str] = field(default_factory=frozenset)
+
+    def parts(self, callee: str, wrt: tuple[int, ...], seeds: tuple[int, ...], /) -> tuple[str, str]:
+        raise AssertionError(callee)
+
+
+def reverse(function: Function, wrt: tuple[int, ...], value: bool, calls: Calls, known: Mapping[tuple[Value, int], Key]) -> None:
     """Turn a function with one real result into one that returns that (if `value`) and its gradients by the parameters `wrt`.
 
     `known` says which extents of parameters are equal or constant.
     """
-    _Reverse(function, wrt, value, module, known).run()
+    sweep = _Reverse(function, wrt, (0,), calls, known, None)
+    head = function.results if value else ()
+    function.results = (*head, *(v.type for v in sweep.wrt))
+    if sweep.exit is not None:  # else it never returns: neither does its gradient
+        sweep.value = value
+        sweep.run()
+
+
+def reverse_parts(function: Function, name: str, wrt: tuple[int, ...], seeds: tuple[int, ...], calls: Calls) -> Function:
+    """Turn a function into the first part of its derivative, and give the second: from adjoints of the results `seeds` to those of the
+    parameters `wrt`. Between them stands what the first leaves on the tape.
+    """
+    entry = Block("entry")
+    for k in seeds:
+        entry.add_param(function.results[k], "seed")
+    second = Function(name, Region([entry]), tuple(function.params[k].type for k in wrt), function.span)
+    sweep = _Reverse(function, wrt, seeds, calls, {}, second)
+    if sweep.exit is None:
+        entry.terminator = Terminator("unreachable", (), (), function.span)
+    else:
+        sweep.run()
+    return second
 
 
 class _Reverse:
+    """`second` is the function that gets the reverse blocks; None where they go on behind the function's exit."""
+
     def __init__(
-        self, function: Function, wrt: tuple[int, ...], value: bool, module: Module, known: Mapping[tuple[Value, int], Key]
+        self,
+        function: Function,
+        wrt: tuple[int, ...],
+        seeds: tuple[int, ...],
+        calls: Calls,
+        known: Mapping[tuple[Value, int], Key],
+        second: Function | None,
     ) -> None:
-        self.function, self.value, self.module, self.known = function, value, module, known
-        taped = next((i for i in walk(function.body) if i.op in ("push", "pop")), None)
-        if taped is not None:  # its tape and ours would be one, and a value that is pushed is not seen to be active
-            raise unsupported("the gradient of a loop", taped.span)
+        self.function, self.seeds, self.calls, self.known, self.second = function, seeds, calls, known, second
+        self.module, self.value = calls.module, False
         self.wrt = [function.params[k] for k in wrt]
         self.variables: list[str] = []
         remove_unreachable(function.body)
         self.exit = _single_exit(function)
-        while self.exit and _expose_loops(_active(function, self.wrt, self.exit), function, module):
+        while self.exit and _expose_loops(self._activity(), function, self.module):
             self.exit = _single_exit(function)
         _split_critical_edges(function)
-        self.origin = _note_origins(function) if self.exit else {}
+        self.trips = _count_trips(function) if self.exit else {}
+        self.origin = _note_origins(function, self.trips) if self.exit else {}
+
+    @property
+    def results(self) -> list[Value]:
+        """The values whose adjoints are given."""
+        assert self.exit is not None
+        return [self.exit.terminator.operands[k] for k in self.seeds]
+
+    def _activity(self) -> Activity:
+        return activity(self.function, self.wrt, self.results, self.calls.touching, self.second is not None)
 
     def run(self) -> None:
-        if self.exit is None:  # it never returns: neither does its gradient
-            self.function.results = self._results()
-            return
+        assert self.exit is not None
         body = self.function.body
         self.tree = dominance(body)
         self.loops = loops(body, self.tree)
+        self.cycles = cycles(body)
         self.extents = Extents(self.function, self.known)
-        self.active = _active(self.function, self.wrt, self.exit)
+        self.active = self._activity()
         self.blocks = _reaching(self.exit)
         self.into = edges_into(body)
-        self.live_in, self.live_out = _adjoint_liveness(self.blocks, self.active)
+        results = self.results
+        self.live_in, self.live_out = adjoint_liveness(self.blocks, self.active, results)
         self.behind_work = self._behind_work()
         self.blocks = [b for b in self.blocks if b is self.exit or any(s in self.behind_work for s in b.terminator.targets)]
-        self.reverses = {b: body.add(Block(f"{b.name}_reverse")) if b is not self.exit else b for b in self.blocks}
+        self.reverses = self._reverse_blocks()
         self.adjoints: dict[Block, dict[Value, Value]] = {b: {} for b in self.blocks}
         for b in self.blocks:
             for v in self.live_out[b]:
                 param = self.reverses[b].add_param(v.type, f"d_{v.name}" if v.name else "")
                 self.extents.declare_alike(param, v)
                 self.adjoints[b][v] = param
-        result = self.exit.terminator.operands[0]
+        self.counters = {b: {h: self.reverses[b].add_param(I64, "trip") for h in self._headers(b)} for b in self.blocks}
         for b in self.blocks:
-            _Sweep(self, b).run(result)
-        self.function.results = self._results()
+            _parts_late(b)
+            _Sweep(self, b).run(results)
         if self.variables:
             construct(Module({self.function.name: self.function}))
+
+    def _reverse_blocks(self) -> dict[Block, Block]:
+        """The reverse of every block; of the exit, itself, where the reverse goes on behind it."""
+        body = self.function.body if self.second is None else self.second.body
+        last = self.exit if self.second is None else self.second.body.entry
+        assert last is not None
+        return {b: last if b is self.exit else body.add(Block(f"{b.name}_reverse")) for b in self.blocks}
+
+    def _headers(self, block: Block) -> list[Block]:
+        """The headers of the loops around a block whose rounds are counted."""
+        return [loop.header for loop in self.loops if block in loop and loop.header in self.trips]
 
     def _behind_work(self) -> set[Block]:
         """Blocks before which, on some path to them, adjoints change: the reverse goes on where they were entered from."""
         found: set[Block] = set()
         for b in self.blocks:
-            works = any(r in self.active for i in b.instrs for r in i.results)
+            works = any(map(self.active.works, b.instrs))
             found.update(s for s in b.terminator.targets if works or any(p in self.active for p in s.params))
         work = list(found)
         while work:
@@ -113,10 +212,6 @@ class _Reverse:
                     found.add(s)
                     work.append(s)
         return found
-
-    def _results(self) -> tuple[Type, ...]:
-        head = self.function.results if self.value else ()
-        return (*head, *(v.type for v in self.wrt))
 
     def new_variable(self, type: Type) -> str:
         """A variable that is zero at first: on paths that do not set it, nobody reads it."""
@@ -133,7 +228,9 @@ class _Reverse:
         """Whether the reverse of `block` finds `v` as it was when the block ran."""
         home = _home(v)
         assert self.exit is not None
-        return self.tree.dominates(home, self.exit) and not any(home in loop and block in loop for loop in self.loops)
+        if self.second is not None:
+            return False
+        return self.tree.dominates(home, self.exit) and not any(home in cycle and block in cycle for cycle in self.cycles)
 
 
 class _Sweep:
@@ -143,21 +240,28 @@ class _Sweep:
         self.of, self.block = of, block
         self.b = Builder(of.reverses[block], of.module, of.function.span)
         self.sums: dict[Value, list[Value]] = {v: [d] for v, d in of.adjoints[block].items()}
-        self.known: dict[Value, Value] = {}
+        self.counted = {of.trips[h]: trip for h, trip in of.counters[block].items()}  # and what steps evenly with them
+        self._count_steps()
+        self.known: dict[Value, Value] = dict(self.counted)
+        self.needed: dict[Value, Value] = {}  # values that the reverse does not have, and what stands for them until `_restore`
         self.saved: list[Instr] = []  # at the end of the block: pushes, and variables that are set
         self.restored: list[Instr] = []  # at the start of its reverse
         self.extent_values: dict[Key, Value] = {}
 
-    def run(self, result: Value) -> None:
-        if self.block is self.of.exit and result in self.of.active:
-            self.sums[result] = [self.b.const(1.0, result.type)]
+    def run(self, results: Sequence[Value]) -> None:
+        if self.block is self.of.exit:
+            seeds = [self.b.const(1.0, v.type) for v in results] if self.of.second is None else self.of.second.params
+            for v, seed in zip(results, seeds, strict=True):
+                self.of.extents.declare_alike(seed, v)
+                self.add(v, seed)
         instrs = list(self.block.instrs)  # the exit's reverse is appended to it
         for instr in reversed(instrs):
-            if any(r in self.of.active for r in instr.results):
-                self.b.span = instr.span
+            if self.of.active.works(instr):
+                self.b.span = instr.span.of_derivative()
                 self._instr(instr)
-        self.b.span = self.of.function.span
-        self._leave(result)
+        self.b.span = self.of.function.span.of_derivative()
+        self._leave(results)
+        self._restore()
         for instr in self.saved:
             self.block.append(instr)
         start = self.of.reverses[self.block]
@@ -166,6 +270,15 @@ class _Sweep:
         start.instrs[0:0] = reversed(self.restored)
 
     # ------------------------------------------------------------ values of the forward sweep
+
+    def _count_steps(self) -> None:
+        """What a loop adds a constant to in each round follows from the number of the round, if its start is known here."""
+        for header, trip in self.of.counters[self.block].items():
+            for v, (start, step) in _even_steps(header, self.of.into[header]).items():
+                if v not in self.counted and self._is_free(start):
+                    literal = const_of(start)
+                    begin = self.b.i64(literal) if isinstance(literal, int) else self.counted.get(start, start)
+                    self.counted[v] = self.b.op("add", begin, self.b.op("mul", trip, self.b.i64(step)))
 
     def forward(self, value: Value) -> Value:
         """A value of the function, in its reverse."""
@@ -177,24 +290,80 @@ class _Sweep:
         elif self.of.is_direct(value, self.block):
             here = value
         else:
-            here = self._restored(value)
+            here = self.needed[value] = Block().add_param(value.type, value.name)  # what stands for it is known at the end
+            self.of.extents.declare_alike(here, value)
         self.known[value] = here
         return here
 
+    def _restore(self) -> None:
+        """Make what the sweep needs of the forward sweep: from the tape, or computed again where it is first read."""
+        keep = kept(self.needed, self.block, self._is_free, self.of.extents)
+        here = {**self.counted, **{v: self._restored(v) for v in keep}}
+        again: dict[Instr, Instr] = {}
+
+        def find(v: Value) -> None:
+            owner = v.owner
+            if v in here or (self._is_free(v) and not self._is_const(v)):
+                return
+            assert isinstance(owner, Instr), v
+            if owner not in again:
+                for read in reads(owner):
+                    find(read)
+                again[owner] = clone_instr(owner, here)
+                here.update(zip(owner.results, again[owner].results, strict=True))
+
+        for v in self.needed:
+            find(v)
+        for v, stand_in in self.needed.items():
+            stand_in.replace_by(here[v])
+        start = self.of.reverses[self.block]
+        for copy in reversed(again.values()):
+            users = [k for k, i in enumerate(start.instrs) if not reads(i).keys().isdisjoint(copy.results)]
+            copy.block = start
+            start.instrs.insert(min(users, default=len(start.instrs)), copy)
+
+    def _is_free(self, v: Value) -> bool:
+        return self._is_const(v) or v in self.counted or self.of.is_direct(v, self.block)
+
+    def _is_const(self, v: Value) -> bool:
+        return isinstance(v.owner, Instr) and v.owner.op == "const"
+
     def _restored(self, value: Value) -> Value:
         """A value that the block saves at its end."""
-        if value.type.rank or any(self.block in loop for loop in self.of.loops):
-            save = Instr("push", (value,), (), {}, (), self.b.span)
-            restore = Instr("pop", (), (value.type,), {}, (), self.b.span, (value.name,))
+        if value.type.rank or self.of.second is not None or any(self.block in cycle for cycle in self.of.cycles):
+            tape = self.of.calls.tape
+            save = Instr("push", (value,), (), on_tape(tape), (), self.b.span)
+            restore = Instr("pop", (), (value.type,), on_tape(tape), (), self.b.span, (value.name,))
         else:
             variable = self.of.new_variable(value.type)
             save = Instr("set", (value,), (), {"var": variable}, (), self.b.span)
             restore = Instr("get", (), (value.type,), {"var": variable}, (), self.b.span, (value.name,))
         self.saved.append(save)
+        here = self._shaped(restore.result, value) if value.type.rank else restore.result
         self.restored.append(restore)
-        if value.type.rank:
-            self.of.extents.declare_alike(restore.result, value)
-        return restore.result
+        return here
+
+    def _shaped(self, restored: Value, value: Value) -> Value:
+        """What comes off the tape, with its extents: later stages do not see what was put there."""
+        made: list[Instr] = []
+        extents: list[Value] = []
+        for axis, key in enumerate(self.of.extents.all(value)):
+            tensor, at = restored, axis
+            match key:
+                case int(number):
+                    made.append(Instr("const", (), (I64,), {"value": number}))
+                case Value() if self.of.is_direct(key, self.block):
+                    extents.append(key)
+                    continue
+                case Axis(of, k) if of is not value and self.of.is_direct(of, self.block):
+                    tensor, at = of, k
+            if not isinstance(key, int):
+                made.append(Instr("dim", (tensor,), (I64,), {"axis": at}))
+            extents.append(made[-1].result)
+        shaped = Instr("reshape", (restored, *extents), (value.type,), {}, (), self.b.span, (value.name,))
+        self.restored += [shaped, *reversed(made)]
+        self.of.extents.declare_alike(shaped.result, value)
+        return shaped.result
 
     def is_active(self, value: Value) -> bool:
         return value in self.of.active
@@ -241,7 +410,7 @@ class _Sweep:
         self.sums[of] = [adjoint]
 
     def reverse(self, function: Function, wrt: tuple[int, ...]) -> None:
-        reverse(function, wrt, False, Module({function.name: function}), {})
+        reverse(function, wrt, False, NoCalls(Module({function.name: function})), {})
 
     def zeros(self, of: Value) -> Value:
         return self._zeros(of, range(of.type.rank))
@@ -263,7 +432,7 @@ class _Sweep:
             return added(self.b)
         return self.b.tabulate([self.extent(of, k) for k in range(of.type.rank)], added)
 
-    def _leave(self, result: Value) -> None:
+    def _leave(self, results: Sequence[Value]) -> None:
         """Pass the adjoints on to the reverse of where the block was entered from."""
         edges = [(p, k) for p, k in self.of.into[self.block] if p in self.of.reverses]
         if self.block not in self.of.behind_work:
@@ -271,11 +440,17 @@ class _Sweep:
             for v in self.of.wrt:
                 d = self.current(v)
                 gradients.append(self.zeros(v) if d is None else d)
-            self.b.ret(*((result,) if self.of.value else ()), *gradients)
+            self.b.ret(*(results if self.of.value else ()), *gradients)
             return
         targets = [(self.of.reverses[p], self._passed(p, k)) for p, k in edges]
         if len(targets) == 1:
             self.b.jump(targets[0][0], *targets[0][1])
+            return
+        if self.block in self.of.trips:
+            (outside,) = (t for t, (p, _) in zip(targets, edges, strict=True) if self.block not in self.of.counters[p])
+            (again,) = (t for t in targets if t is not outside)
+            later = self.b.op("ne", self.forward(self.of.trips[self.block]), self.b.i64(0))
+            self.b.branch(later, again[0], outside[0], again[1], outside[1])
             return
         origin = self.forward(self.of.origin[self.block])
         numbers = [self.of.into[self.block].index(e) for e in edges]
@@ -289,7 +464,7 @@ class _Sweep:
         self.b.branch(from_one, one, zero, one_args, zero_args)
 
     def _passed(self, p: Block, edge: int) -> list[Value]:
-        """The adjoints of what is live behind `p`, as far as this block and its parameters tell."""
+        """The adjoints of what is live behind `p`, as far as this block and its parameters tell; then the rounds of the loops around it."""
         args = dict(zip(self.block.params, p.terminator.args(edge), strict=True))
         passed = []
         for v in self.of.live_out[p]:
@@ -302,7 +477,12 @@ class _Sweep:
                 passed.append(self.zeros(v))
             else:
                 passed.append(parts[0] if len(parts) == 1 else self._total(v, parts))
-        return passed
+        return passed + [self._round_of(h) for h in self.of.counters[p]]
+
+    def _round_of(self, header: Block) -> Value:
+        """Which round of a loop a block ran in that jumped here: back to its header, from one of the loop to another, or out of it."""
+        trip = self.forward(self.of.trips[header])
+        return self.b.op("sub", trip, self.b.i64(1)) if self.block is header else trip
 
     # ------------------------------------------------------------ instructions
 
@@ -310,9 +490,9 @@ class _Sweep:
         given = [self.current(r) if r in self.of.active else None for r in instr.results]
         for r in instr.results:
             self.sums.pop(r, None)
-        if all(d is None for d in given):
+        if all(d is None for d in given) and not self._reaches_tape(instr):
             return
-        (d, *_) = given
+        d = given[0] if given else None
         match instr.op:
             case op if op in SCALAR_OPS and d is not None:
                 for k, operand in enumerate(instr.operands):
@@ -335,19 +515,82 @@ class _Sweep:
             case "reshape" if d is not None:
                 x = instr.operands[0]
                 self.add(x, self.b.reshape(d, [self.extent(x, k) for k in range(x.type.rank)]))
+            case "barrier" if d is not None:
+                self.add(instr.operands[0], d)
+            case "call_vjp":
+                self._call_vjp(instr, given)
             case "call":
-                raise unsupported("a recursive function", instr.span)
-            case "push" | "pop":
-                raise unsupported("the gradient of a loop", instr.span)
+                self._call(instr, given)
+            case "push":
+                self.add(instr.operands[0], self._popped(instr))
+            case "pop":
+                back = self.zeros(instr.result) if d is None else d
+                self.b.emit("push", (back,), attrs=dict(instr.attrs))
+            case "foreign" | "extern":
+                raise unknown_service(instr)
             case op:
-                raise unsupported(f"`{op}`", instr.span)
+                raise InternalError(f"no derivative of `{op}`", "derivatives", instr.span)
+
+    def _call_vjp(self, instr: Instr, given: Sequence[Value | None]) -> None:
+        """The rule's gradients are added. Of what runs again, all adjoints come back with what the sweep adds to them (`ssa/rules.py`)."""
+        adjoints = [self.zeros(r) if d is None else d for r, d in zip(instr.results, given, strict=True) if r.type.elem.is_real]
+        if not instr.attrs["again"]:
+            for v, g in by_own_rule(self.b, instr, adjoints, self.forward):
+                self.add(v, g)
+            return
+        operands = [v if v.type == I64 else self.b.barrier(v) for v in map(self.forward, instr.operands)]
+        so_far = [self._so_far(v) for v in instr.operands if v.type.elem.is_real]
+        wrt = tuple(k for k, v in enumerate(instr.operands) if v in self.of.active)
+        attrs: dict[str, Attr] = {"callee": instr.attrs["rule"], "value": False, "wrt": wrt}
+        totals = self.b.insert(
+            Instr("grad", (*operands, *adjoints, *so_far), tuple(instr.operands[k].type for k in wrt), attrs, (), instr.span)
+        ).results
+        for k, total in zip(wrt, totals, strict=True):
+            self.replace(instr.operands[k], total)
+
+    def _so_far(self, of: Value) -> Value:
+        """The adjoint that a value has already; -0, to which anything can be added without a change, where it has none."""
+        current = self.current(of) if of in self.of.active else None
+        if current is not None:
+            return current
+        zero = self.b.const(-0.0, Type(of.type.elem))
+        if not of.type.rank:
+            return zero
+        return self.b.tabulate([self.extent(of, k) for k in range(of.type.rank)], lambda b, *_: zero)
+
+    def _reaches_tape(self, instr: Instr) -> bool:
+        """Whether an instruction has a part in the sweep even if no adjoint of its results is known."""
+        return instr.op in ("push", "pop") or (instr.op == "call" and callee_of(instr) in self.of.calls.touching)
+
+    def _call(self, instr: Instr, given: Sequence[Value | None]) -> None:
+        """The call is of the first part from now on, and the second is called here."""
+        wrt = tuple(k for k, v in enumerate(instr.operands) if v in self.of.active)
+        seeds = tuple(k for k, r in enumerate(instr.results) if r in self.of.active)
+        forward, backward = self.of.calls.parts(callee_of(instr), wrt, seeds)
+        instr.attrs["callee"] = forward
+        adjoints = [given[k] for k in seeds]
+        sent = [self.zeros(instr.results[k]) if d is None else d for k, d in zip(seeds, adjoints, strict=True)]
+        operands = [instr.operands[k] for k in wrt]
+        for v, d in zip(operands, self.b.call(backward, sent, [v.type for v in operands]), strict=True):
+            self.of.extents.declare_alike(d, v)
+            self.add(v, d)
+
+    def _popped(self, push: Instr) -> Value:
+        """The adjoint of a value that was pushed."""
+        (value,) = push.operands
+        back = self.b.emit("pop", (), [value.type], dict(push.attrs)).result
+        self.of.extents.declare_alike(back, value)
+        return back
 
     def _of_path(self, instr: Instr, d: Value, contribution: Value) -> Value:
-        """Where the path taken reads no result of an op, its adjoint is zero, and an infinite derivative makes no NaN of that."""
+        """Where the path taken reads no result of an op, its adjoint is zero, and an infinite derivative makes no NaN of that. (Only
+        then is it left out: an adjoint that is zero may have a derivative itself.)
+        """
         if self.block is self.of.exit or instr.op not in SINGULAR:
             return contribution
         zero = self.b.const(0.0, contribution.type)
-        return self.b.op("select", self.b.op("eq", d, self.b.const(0.0, d.type)), zero, contribution)
+        nothing = self.b.op("and", self.b.op("eq", d, self.b.const(0.0, d.type)), self.b.op("isnan", contribution))
+        return self.b.op("select", nothing, zero, contribution)
 
     def _index(self, instr: Instr, d: Value) -> None:
         """The part's adjoint is added in place."""
@@ -399,13 +642,40 @@ def _single_exit(function: Function) -> Block | None:
     return function.body.add(out)
 
 
-def _expose_loops(active: Values, function: Function, module: Module) -> bool:
-    """Run active comprehensions with loops in their regions as loops themselves, whose tape is that of the function."""
+def _expose_loops(active: Activity, function: Function, module: Module) -> bool:
+    """Run active comprehensions that have no derivative as a whole as loops, whose tape is that of the function."""
     tabulates = [i for b in function.blocks for i in b.instrs if i.op == "tabulate" and any(r in active for r in i.results)]
-    found = [i for i in tabulates if loops(i.regions[0])]
+    found = [i for i in tabulates if _must_loop(i, active)]
     for instr in found:
         run_as_loop(instr, module)
     return bool(found)
+
+
+def _must_loop(instr: Instr, active: Activity) -> bool:
+    """Whether elements run loops or calls, or read along ranges of their own."""
+    region = instr.regions[0]
+    return bool(loops(region)) or any(i.op == "call" for i in walk(region)) or RegionForm(instr).is_ragged(active.__contains__)
+
+
+def _parts_late(block: Block) -> None:
+    """Take each part of a tensor right before it is needed, so that the reverse adds its adjoint as soon as that is known, and not, as for
+    the layers of a model, those of all at the end. Not beyond a change of the tensor, which would have to copy it; and before what is made
+    for its first reader element by element, whose reverse computes some of that again.
+    """
+    for part in [i for i in block.instrs if i.op == "index" and i.result.type.rank]:
+        at = block.instrs.index(part)
+        later = block.instrs[at + 1 :]
+        users = (i for i in later if part.result in reads(i))
+        changes = (i for i in later if i.op not in ("index", "tabulate", "reduce") and part.operands[0] in reads(i))
+        stops = [i for i in (next(users, None), next(changes, None)) if i is not None]
+        stops += [v.owner for i in stops for v in reads(i) if isinstance(v.owner, Instr) and _is_elementwise(v.owner)]
+        to = min((block.instrs.index(i) for i in stops if i in later), default=at)
+        block.instrs.insert(to, part)
+        del block.instrs[at]
+
+
+def _is_elementwise(instr: Instr) -> bool:
+    return instr.op == "tabulate" and not any(i.op == "reduce" for i in walk(instr.regions[0]))
 
 
 def _split_critical_edges(function: Function) -> None:
@@ -419,11 +689,55 @@ def _split_critical_edges(function: Function) -> None:
                 redirect(source, edge, middle, ())
 
 
-def _note_origins(function: Function) -> dict[Block, Value]:
-    """A parameter of every block with several edges into it that says which one was taken: a bool for two, else a number."""
+def _count_trips(function: Function) -> dict[Block, Value]:
+    """For the header of every loop with one way in and one way back: a parameter that counts how often it was gone back to."""
+    trips: dict[Block, Value] = {}
+    into = edges_into(function.body)
+    for loop in loops(function.body):
+        header, edges = loop.header, into[loop.header]
+        if len(edges) != 2 or len(loop.latches) != 1:
+            continue
+        steps = _even_steps(header, edges)
+        found = next((v for v, (start, step) in steps.items() if step == 1 and const_of(start) == 0), None)
+        if found is None:
+            found = header.add_param(I64, "trip")
+            for source, edge in edges:
+                at = Builder(source)
+                new = at.op("add", found, at.i64(1)) if source in loop else at.i64(0)
+                redirect(source, edge, header, (*source.terminator.args(edge), new))
+        trips[header] = found
+    return trips
+
+
+def _even_steps(header: Block, edges: Sequence[tuple[Block, int]]) -> dict[Value, tuple[Value, int]]:
+    """Parameters of the header of a loop with one way in and one way back to which each round adds a constant: their start, and that."""
+    found: dict[Value, tuple[Value, int]] = {}
+    for k, v in enumerate(header.params):
+        ends = [source.terminator.args(edge)[k] for source, edge in edges]
+        for start, after in (ends, ends[::-1]):
+            step = _step(v, after) if v.type == I64 else None
+            if step is not None and start is not v:
+                found[v] = start, step
+    return found
+
+
+def _step(v: Value, after: Value) -> int | None:
+    """What is added to a value to make another, if that is a constant."""
+    owner = after.owner
+    if not isinstance(owner, Instr) or owner.op not in ("add", "sub"):
+        return None
+    a, b = owner.operands if owner.op == "sub" or owner.operands[0] is v else owner.operands[::-1]
+    by = const_of(b)
+    if a is not v or not isinstance(by, int):
+        return None
+    return by if owner.op == "add" else -by
+
+
+def _note_origins(function: Function, trips: Mapping[Block, Value]) -> dict[Block, Value]:
+    """A parameter of every other block with several edges into it that says which one was taken: a bool for two, else a number."""
     origins: dict[Block, Value] = {}
     for b, edges in edges_into(function.body).items():
-        if len(edges) > 1:
+        if len(edges) > 1 and b not in trips:
             type = BOOL if len(edges) == 2 else I64
             for number, (source, edge) in enumerate(edges):
                 at = Builder(source)
@@ -444,77 +758,3 @@ def _reaching(exit: Block) -> list[Block]:
                 found.add(p)
                 work.append(p)
     return [b for b in postorder(exit.region) if b in found]
-
-
-# ---------------------------------------------------------------- what has an adjoint
-
-
-def _inputs(instr: Instr) -> list[Value]:
-    """Values whose adjoints an instruction contributes to."""
-    if instr.op in SCALAR_OPS:
-        return [v for k, v in enumerate(instr.operands) if partial(instr, k) is not None]
-    if instr.op in ("stop_grad", "dim", "const", "pop"):
-        return []
-    return [v for v in reads(instr) if v.type.elem.is_real]
-
-
-def _active(function: Function, wrt: list[Value], exit: Block) -> Values:
-    """Values that depend on `wrt` and on which the result depends, both through derivatives that are not constantly zero."""
-    blocks = postorder(function.body)[::-1]
-    varied: Values = dict.fromkeys(v for v in wrt if v.type.elem.is_real)
-    changed = True
-    while changed:
-        before = len(varied)
-        for b in blocks:
-            for i in b.instrs:
-                if any(v in varied for v in _inputs(i)):
-                    varied.update(dict.fromkeys(r for r in i.results if r.type.elem.is_real))
-            for target, args in b.terminator.edges:
-                varied.update({p: None for p, a in zip(target.params, args, strict=True) if a in varied})
-        changed = len(varied) != before
-    sources: dict[Value, list[Value]] = {}
-    for b in blocks:
-        for target, args in b.terminator.edges:
-            for p, a in zip(target.params, args, strict=True):
-                sources.setdefault(p, []).append(a)
-    active: Values = {}
-    work = [v for v in exit.terminator.operands if v in varied]
-    while work:
-        v = work.pop()
-        if v in active:
-            continue
-        active[v] = None
-        found = _inputs(v.owner) if isinstance(v.owner, Instr) else sources.get(v, [])
-        work += [x for x in found if x in varied]
-    return active
-
-
-def _adjoint_liveness(blocks: list[Block], active: Values) -> tuple[dict[Block, Values], dict[Block, Values]]:
-    """Active values that are live into and out of each block, counting only uses that contribute to their adjoints."""
-    used: dict[Block, Values] = {}
-    for b in blocks:
-        defined: Values = dict.fromkeys(b.params)
-        used[b] = {}
-        for i in b.instrs:
-            if any(r in active for r in i.results):
-                used[b].update({v: None for v in _inputs(i) if v in active and v not in defined})
-            defined.update(dict.fromkeys(i.results))
-        if b.terminator.op == "return":
-            used[b].update({v: None for v in b.terminator.operands if v in active and v not in defined})
-    own = {b: {*b.params, *(r for i in b.instrs for r in i.results)} for b in blocks}
-    live_in: dict[Block, Values] = {b: dict(used[b]) for b in blocks}
-    live_out: dict[Block, Values] = {b: {} for b in blocks}
-    changed = True
-    while changed:
-        changed = False
-        for b in blocks:
-            out = live_out[b]
-            size = len(out)
-            for target, args in b.terminator.edges:
-                if target in live_in:
-                    out.update(live_in[target])
-                    out.update({a: None for p, a in zip(target.params, args, strict=True) if p in active and a in active})
-            if len(out) != size:
-                changed = True
-                live_in[b].update({v: None for v in out if v not in own[b]})
-    return live_in, live_out

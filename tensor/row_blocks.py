@@ -381,9 +381,7 @@ def unmasked(nodes: Sequence[Node]) -> dict[Node, Node]:
         r = n.reduction
         if r is None or not _is_product(n):
             continue
-        masks = {e.args[0] for e in n.outputs if e.op == "select" and not any(x.op == "acc" for x in walk(e.args[2:]))}
-        if len(masks) != 1 or any(e.op != "select" for e in n.outputs):
-            masks = set()
+        masks = _asked_for(n.outputs)
         for e in _terms(r.terms):
             if e.op == "load" and e.data.tensor in zeros and e.data.shape == e.data.tensor.shape and e.guard is None:
                 masks.add(substitute(zeros[e.data.tensor], dict(enumerate(e.args))))
@@ -395,6 +393,20 @@ def unmasked(nodes: Sequence[Node]) -> dict[Node, Node]:
         if terms != r.terms:
             out[n] = replace(n, reduction=replace(r, terms=terms))
     return out
+
+
+def _asked_for(outputs: Sequence[Expr]) -> set[Expr]:
+    """The conditions under which alone outputs read the product: there is no use for it elsewhere."""
+    found: dict[Expr, set[Expr]] = {}  # of what reads it
+    for e in walk(outputs):
+        readers = [a for a in e.args if a in found]
+        if e.op == "acc":
+            found[e] = set()
+        elif e.op == "select" and readers == [e.args[1]]:
+            found[e] = found[e.args[1]] | {e.args[0]}
+        elif readers:
+            found[e] = set.intersection(*(found[a] for a in readers))
+    return set.intersection(*(found[e] for e in outputs if e in found)) if found else set()
 
 
 def _where(e: Expr) -> Expr | None:

@@ -4,10 +4,11 @@ The choice looks at how each load moves along each axis: not at all (a scalar), 
 otherwise (lane by lane).
 
     no reduction                    elementwise, the last axis in vectors; transposed, if only another axis reads vectors
-    argmax, argmin                  search
+    argmax, argmin                  search (`tensor/search_nests.py`)
     chain, or any free order        tile: v is the output axis along which no load is scattered and the store is contiguous, u the
       along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i);
-                                    with panels, if it is large
+                                    with panels, if it is large; a matrix that is read once goes by rows: stream (`tensor/stream_nests.py`)
+                                    where they are the vectors, turned (`tensor/turned_nests.py`) where the reduction goes along them
     lanes                           rows if the data lies along the last reduced axis, lanes if along an output axis
     free order (max, integers, ..)  rows or tile, alike
 
@@ -33,10 +34,15 @@ from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, loads, op, walk
 from tlc.tensor.kernel.ir import Buffer, Kernel
-from tlc.tensor.nests import Nest, Panels, Tile, dependent, outer_loops
+from tlc.tensor.nests import GAP, Nest, Panels, Tile, dependent, outer_loops
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks
+from tlc.tensor.search_nests import columns_search, lanes_search, serial_search
+from tlc.tensor.stream_nests import PANEL, READ, Stream, panel, stream
+from tlc.tensor.turned_nests import is_turned, turned
 from tlc.tensor.window_nests import is_window, window
+
+CROWDED = 2048  # bytes: rows that lie a multiple of this apart share few places of the first cache
 
 
 @dataclass(frozen=True)
@@ -190,8 +196,7 @@ class _Schedule:
             window(nest, width)
             return f"windows: {width} at once"
         if r.op in ("argmax", "argmin"):
-            nest.search()
-            return "search, one element after the other"
+            return self.search(nest)
         tied = dependent(r.extents)
         free = [k for k in range(node.rank) if k not in tied]
         v = self.column_axis(free)
@@ -208,6 +213,25 @@ class _Schedule:
             nest.lanes(v, width)
             return f"columns: {width} of axis {v} at once, sixteen accumulators each"
         return self.tile(nest, v, free)
+
+    def search(self, nest: Nest) -> str:
+        """Lanes along the reduction or along an output axis, where the data lies so."""
+        node, r = self.node, self.node.reduction
+        assert r is not None
+        free = [k for k in range(node.rank) if k not in dependent(r.extents)]
+        v, last = self.column_axis(free), len(node.domain) - 1
+        width = self.lanes_of(r.terms[0].elem)
+        if self.target.plain or self.calls() or r.terms[0].elem is Elem.BOOL:
+            serial_search(nest)
+            return "search, one element after the other"
+        if len(r.extents) == 1 and not self.scattered(last) and (r.extents[0].value or width) >= width:
+            lanes_search(nest, 2 * width)
+            return f"search, {2 * width} lanes"
+        if v is not None and not self.scattered(v) and (node.extents[v].value or width) >= width:
+            columns_search(nest, v, width)
+            return f"search, {width} of axis {v} at once"
+        serial_search(nest)
+        return "search, one element after the other"
 
     def plain(self, nest: Nest) -> str:
         """One loop an axis. Sixteen accumulators where the order of a sum has them."""
@@ -280,7 +304,12 @@ class _Schedule:
         """A register tile over axis v (if vectors pay there) and the axis that reuses most."""
         node, r = self.node, self.node.reduction
         assert r is not None
+        lanes = self.lanes_of(r.terms[0].elem)
         if v is not None and self.scattered(v) and not any(along(v, e) == "contiguous" for e in self.term_loads()):
+            if is_turned(node, v, lanes) and not self.target.plain:
+                nest.unit *= READ
+                turned(nest, v, lanes)
+                return f"squares of {lanes} rows of axis {v}, turned"
             v = None
         others = [k for k in free if k != v and (node.extents[k].value or 8) >= 2]
         vectors = [e for e in self.term_loads() if v is None or along(v, e) != "fixed"]
@@ -293,9 +322,12 @@ class _Schedule:
         if self.calls():
             nest.tile(Tile(None, 1, None, 1))
             return "one element after the other"
-        lanes = self.lanes_of(r.terms[0].elem)
         if v is None:
             t = Tile(u, 8 if u is not None else 1, None, 1)
+        elif u is None and self.is_stream(v):
+            nest.unit *= READ
+            stream(nest, Stream(v, lanes, 8, self.sums()))
+            return f"rows of axis {len(node.domain) - 1} pass over panels of {panel(node.extents[v].value)} of axis {v}"
         elif u is None:
             t = Tile(None, 1, v, 4 * lanes)
         else:
@@ -308,13 +340,30 @@ class _Schedule:
         tall = f"{t.rows} of axis {t.u}" if t.u is not None else "1"
         return f"tile: {tall} by {f'{t.width} of axis {t.v}' if t.v is not None else '1'}"
 
+    def is_stream(self, v: int) -> bool:
+        """Whether the reduction is of products, of which one factor is a matrix of some size with its rows along axis v."""
+        node, r = self.node, self.node.reduction
+        assert r is not None
+        long = all((n.value or PANEL) >= 64 for n in (node.extents[v], r.extents[-1]))
+        matrix = any({v, len(node.domain) - 1} <= axes_of([e]) for e in self.term_loads())
+        return long and matrix and len(r.terms) == 2 and not self.target.plain
+
+    def sums(self) -> Buffer:
+        """A buffer for the sums of a product in the making, as large as its output."""
+        node, r = self.node, self.node.reduction
+        assert r is not None
+        tensor = Tensor(f"{node.results[0].name}.sums", r.terms[0].elem, node.extents)
+        buffer = Buffer(self.emitter.fresh("w"), tensor.elem, tuple(map(self.emitter.extent, node.extents)))
+        self.work.append((tensor, buffer))
+        return buffer
+
     def pays(self, t: Tile) -> bool:
         """Whether copies of the operands are cheap beside the product and rid it of long strides (each row of B in a page of its own)."""
         node, r = self.node, self.node.reduction
         assert r is not None and t.u is not None and t.v is not None
         m, n = (node.extents[k].value or 0 for k in (t.u, t.v))
         depth = prod(x.value or 0 for x in r.extents)
-        return m >= 8 * t.rows and n >= 8 * t.width and depth * n * r.terms[0].elem.bytes > 2 * self.target.cache_bytes
+        return m >= 8 * t.rows and n >= 4 * t.width and depth * n * r.terms[0].elem.bytes > self.target.cache_bytes
 
     def panels(self, t: Tile) -> Panels:
         """Buffers for the loads that are contiguous along an axis of the tile and move with no other axis of the output."""
@@ -323,18 +372,27 @@ class _Schedule:
         inner = set(range(self.node.rank, len(self.node.domain)))
         depth = reduce(partial(op, "mul"), r.extents)
 
-        def buffers(k: int, extent: Expr) -> dict[Expr, Buffer]:
+        def buffers(loads: list[Expr], size: Expr) -> dict[Expr, Buffer]:
             out = {}
-            for e in self.term_loads():
-                if axes_of([e]) <= {k} | inner and along(k, e) == "contiguous":
-                    tensor = Tensor(f"{e.data.tensor.name}.packed", e.elem, (op("mul", extent, depth),))
-                    out[e] = Buffer(self.emitter.fresh("w"), e.elem, (self.emitter.extent(tensor.shape[0]),))
-                    self.work.append((tensor, out[e]))
+            for e in loads:
+                tensor = Tensor(f"{e.data.tensor.name}.packed", e.elem, (size,))
+                out[e] = Buffer(self.emitter.fresh("w"), e.elem, (self.emitter.extent(size),))
+                self.work.append((tensor, out[e]))
             return out
 
-        columns = self.node.extents[t.v]
+        def own(k: int) -> list[Expr]:
+            return [e for e in self.term_loads() if k in axes_of([e]) and axes_of([e]) <= {k} | inner]
+
+        rows, columns = self.node.extents[t.u], self.node.extents[t.v]
         wide = op("mul", op("floordiv", op("add", columns, const(t.width - 1)), const(t.width)), const(t.width))
-        return Panels(buffers(t.u, self.node.extents[t.u]), buffers(t.v, wide))
+        crowded = (depth.value or 1) * r.terms[0].elem.bytes % CROWDED == 0
+        along_rows = [e for e in own(t.u) if along(t.u, e) == "contiguous"]
+        along_depth = [e for e in own(t.u) if e not in along_rows and along(len(self.node.domain) - 1, e) == "contiguous"]
+        return Panels(
+            buffers(along_rows, op("mul", rows, depth)),
+            buffers([e for e in own(t.v) if along(t.v, e) == "contiguous"], op("mul", wide, depth)),
+            buffers(along_depth if crowded else [], op("mul", rows, op("add", depth, const(GAP)))),
+        )
 
     def block(self, u: int, rows: int) -> int:
         """How many rows of axis u, a multiple of the tile's, read no more than half of the cache."""

@@ -2,6 +2,7 @@
 
     x[2 i + p - 1]        read at t:    i = (t - p + 1) // 2,  if (t - p + 1) % 2 = 0 and 0 <= i < extent of i
     x[2 i + p], p < 2     read at t:    i = t // 2,  p = t % 2,  if i < extent of i        (each element is read once: p is the remainder)
+    x[i // n, i % n]      read at s, t: i = s n + t,  if t < n and 0 <= i < extent of i    (a dimension that is cut in two)
 
 With it reverse mode needs no scatter: instead of adding each point's part to the element that it read, every element collects the parts
 of the points that read it. What stays unknown (p in the first line) is summed over.
@@ -50,7 +51,7 @@ class Affine:
 @dataclass(frozen=True)
 class Equation:
     """The place along an axis is `by` times `index`, plus `remainder` (an index below `by`) if there is one, plus `rest`. `below` is the
-    extent of the remainder.
+    extent of the remainder. With `digit`, an axis and a number n, the place is that along the first axis times n plus that along `digit`.
     """
 
     axis: int
@@ -59,6 +60,7 @@ class Equation:
     rest: Affine
     remainder: Value | None = None
     below: int = 0
+    digit: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,10 @@ class Solution:
         found: dict[Value, Value] = {}
         for e in self.equations:
             d = at[e.axis]
+            if e.digit is not None:
+                axis, n = e.digit
+                d = b.op("add", b.op("mul", d, b.i64(n)), at[axis])
+                holds.append(b.op("lt", at[axis], b.i64(n)))
             for v, c in e.rest.terms.items():
                 d = b.op("sub", d, _times(b, point.forward(v), c))
             if e.rest.constant:
@@ -117,17 +123,20 @@ def solve(
     """
     taken = set(direct.values())
     equations: list[Equation] = []
+    digits = _digits(places)
+    seconds = {second for second, _ in digits.values()}
     for axis, place in enumerate(places):
-        if axis in direct:
+        if axis in direct or axis in seconds:
             continue
-        form = affine(place)
+        digit = digits.get(axis)
+        form = affine(place if digit is None else _operand(place))
         for i in indices:
             rest = form.without(i)
             if i not in taken and form.terms.get(i, 0) > 0 and not any(depends(i, v) for v in rest.terms):
                 break
         else:
             return None
-        elsewhere = [p for k, p in enumerate(places) if k != axis]
+        elsewhere = [p for k, p in enumerate(places) if k != axis and (digit is None or k != digit[0])]
         by, remainder, below = form.terms[i], None, 0
         for p in rest.terms:
             n = number(p) if p in indices else None
@@ -136,12 +145,31 @@ def solve(
                 if not any(depends(p, v) for v in others.terms):
                     rest, remainder, below = others, p, n
                     break
-        equations.append(Equation(axis, i, by, rest, remainder, below))
+        equations.append(Equation(axis, i, by, rest, remainder, below, digit))
         taken |= {i} if remainder is None else {i, remainder}
     solved = taken - set(direct.values())
     if any(depends(i, v) for e in equations for v in e.rest.terms for i in solved):
         return None
     return Solution(dict(direct), tuple(equations))
+
+
+def _digits(places: Sequence[Value]) -> dict[int, tuple[int, int]]:
+    """Axes at v // n, each with the axis at v % n of the same v, and n."""
+    found: dict[int, tuple[int, int]] = {}
+    for axis, place in enumerate(places):
+        for k, other in enumerate(places):
+            a, b = place.owner, other.owner
+            if isinstance(a, Instr) and isinstance(b, Instr) and (a.op, b.op) == ("floordiv", "mod") and a.operands[0] is b.operands[0]:
+                n, m = const_of(a.operands[1]), const_of(b.operands[1])
+                if isinstance(n, int) and n == m and n > 0 and k not in {second for second, _ in found.values()}:
+                    found[axis] = (k, n)
+                    break
+    return found
+
+
+def _operand(value: Value) -> Value:
+    assert isinstance(value.owner, Instr)
+    return value.owner.operands[0]
 
 
 def affine(value: Value) -> Affine:

@@ -26,6 +26,7 @@ from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.cfg import predecessors, reverse_postorder
 from tlc.ssa.ir import I64, Block, Function, Instr, Terminator, Type, Value, walk
+from tlc.ssa.tape import TAPES, tape_of
 from tlc.tensor.graph import ir as graph
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
@@ -53,21 +54,21 @@ static void *allocate(size_t size, int64_t cells) {
 }'''
 
 TAPE = '''
-/* The tape of a derivative: a stack of words. */
-static _Thread_local struct { int64_t *words; size_t used, room; } tape;
+/* The tapes of derivatives: stacks of words. */
+static _Thread_local struct { int64_t *words; size_t used, room; } tapes[TAPES];
 
-static int push(int64_t word) {
-  if (tape.used == tape.room) {
-    size_t room = tape.room ? 2 * tape.room : 1024;
-    int64_t *words = realloc(tape.words, room * sizeof *words);
+static int push(int tape, int64_t word) {
+  if (tapes[tape].used == tapes[tape].room) {
+    size_t room = tapes[tape].room ? 2 * tapes[tape].room : 1024;
+    int64_t *words = realloc(tapes[tape].words, room * sizeof *words);
     if (!words) return stopped("there is no memory left for the tape of a derivative");
-    tape.words = words, tape.room = room;
+    tapes[tape].words = words, tapes[tape].room = room;
   }
-  tape.words[tape.used++] = word;
+  tapes[tape].words[tapes[tape].used++] = word;
   return 0;
 }
 
-static int64_t pop(void) { return tape.words[--tape.used]; }'''
+static int64_t pop(int tape) { return tapes[tape].words[--tapes[tape].used]; }'''.replace("TAPES", str(TAPES))
 
 
 def may_stop(function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel]) -> bool:
@@ -511,6 +512,20 @@ class _Printer:
         else:
             self.give(instr.result, Text(f"{self.values[x][0]}[{self.flat(x, indices)}]"))
 
+    def op_view(self, instr: Instr) -> None:
+        x, *words = instr.operands
+        count = len(words) - instr.result.type.rank
+        self.values[instr.result] = (self.pointer(instr.result, self.part(x, words[:count])), *map(self.one, words[count:]))
+
+    def op_split(self, instr: Instr) -> None:
+        x, *indices = instr.operands
+        whole, part = instr.results
+        self.values[whole] = self.values[x]
+        self.values[part] = (self.pointer(part, self.part(x, indices)), *self.values[x][1 + len(indices) :])
+
+    def op_join(self, instr: Instr) -> None:
+        self.values[instr.result] = self.values[instr.operands[0]]
+
     def op_index_if(self, instr: Instr) -> None:
         cond, x, *indices = instr.operands
         element = Text(f"{self.values[x][0]}[{self.flat(x, indices)}]")
@@ -540,6 +555,13 @@ class _Printer:
         at = self.flat(x, indices)
         return self.values[x][0] if at.text == "0" else infix(self.values[x][0], "+", at, SUM)
 
+    def pointer(self, v: Value, at: Text) -> Text:
+        """A name for where a part of a tensor begins."""
+        name = self.names.of(v.name or "part")
+        self.variables.append((f"{self.helpers.type(v.type.elem)} *", name))
+        self.put(f"{name} = {at};")
+        return Text(name)
+
     # ------------------------------------------------------------ the tape
 
     def op_push(self, instr: Instr) -> None:
@@ -547,14 +569,15 @@ class _Printer:
         v = instr.operands[0]
         if v.type.rank:
             raise unsupported("a tensor on the tape of a derivative", instr.span)
-        self.here.append(control.If(call("push", self.word(self.one(v), v.type.elem)), [Line("return 1;", ends=True)], []))
+        full = call("push", str(tape_of(instr)), self.word(self.one(v), v.type.elem))
+        self.here.append(control.If(full, [Line("return 1;", ends=True)], []))
 
     def op_pop(self, instr: Instr) -> None:
         self.helpers.add("push", TAPE)
         elem = instr.result.type.elem
         if instr.result.type.rank:
             raise unsupported("a tensor on the tape of a derivative", instr.span)
-        self.named(instr.result, self.from_word(Text("pop()"), elem))
+        self.named(instr.result, self.from_word(call("pop", str(tape_of(instr))), elem))
 
     def word(self, a: Text, elem: Elem) -> Text:
         """A scalar as 64 bits."""
@@ -604,7 +627,7 @@ def _is_place(user: Instr, k: int, found: set[Value]) -> bool:
     match user.op:
         case "load" | "store":
             return k == 1
-        case "index":
+        case "index" | "view" | "split":
             return k > 0
         case "update":
             return 0 < k < len(user.operands) - 1

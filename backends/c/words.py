@@ -132,7 +132,7 @@ _KEYWORDS = frozenset((  # of C, and what the files use of its library
     "typedef", "union", "unsigned", "void", "volatile", "while", "asm", "typeof", "bool", "true", "false", "linux", "unix", "f16",
     "bf16", "main", "NAN", "INFINITY", "malloc", "free", "memcpy", "fma", "fmaf", "fmod", "fmodf", "sqrt", "sqrtf", "floor", "floorf",
     "ceil", "ceilf", "trunc", "truncf", "rint", "rintf", "fabs", "fabsf", "copysign", "copysignf", "signbit", "isinf", "isfinite",
-    "snprintf", "vsnprintf", "stopped", "push", "pop", "tape", "allocate", "isnan", "y0", "y1", "yn", "j0", "j1", "jn", "gamma",
+    "snprintf", "vsnprintf", "stopped", "push", "pop", "tapes", "allocate", "isnan", "y0", "y1", "yn", "j0", "j1", "jn", "gamma",
 ))
 # fmt: on
 _HELPERS = re.compile(r".*_(bool|i8|i32|i64|u8|u32|f16|bf16|f32|f64|str|key|t|MIN|MAX)|_.*|INT.*|UINT.*|tlc_.*")

@@ -32,6 +32,7 @@ from tlc.opt.ranges import EXTENT
 from tlc.ssa.calls import reached, recursive
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Type, Value, walk
+from tlc.ssa.tape import tape_of
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel, Var
 
@@ -476,6 +477,20 @@ class _Printer:
             rest = self.values[x][1 + len(indices) :]
             self.values[instr.result] = self.copied((pointer, *rest), instr.result.type, instr.span)
 
+    def op_view(self, instr: Instr) -> None:
+        x, *words = instr.operands
+        count = len(words) - instr.result.type.rank
+        self.values[instr.result] = (self.part(x, words[:count]), *map(self.one, words[count:]))
+
+    def op_split(self, instr: Instr) -> None:
+        x, *indices = instr.operands
+        whole, part = instr.results
+        self.values[whole] = self.values[x]
+        self.values[part] = (self.part(x, indices), *self.values[x][1 + len(indices) :])
+
+    def op_join(self, instr: Instr) -> None:
+        self.values[instr.result] = self.values[instr.operands[0]]
+
     def op_update(self, instr: Instr) -> None:
         x, *indices, v = instr.operands
         if not x.type.rank:
@@ -500,7 +515,7 @@ class _Printer:
     def op_push(self, instr: Instr) -> None:
         v = instr.operands[0]
         words = self.slots_of(v)
-        pointer = self.ins(f"call ptr @tlc.push(ptr %ctx, i64 {8 * len(words)})")
+        pointer = self.ins(f"call ptr @tlc.push(ptr %ctx, i64 {tape_of(instr)}, i64 {8 * len(words)})")
         full = Site("memory", "there is no memory left for the tape of a derivative", (), instr.span)
         self.require(self.ins(f"icmp ne ptr {pointer}, null"), full, ())
         for k, word in enumerate(words):
@@ -508,7 +523,7 @@ class _Printer:
 
     def op_pop(self, instr: Instr) -> None:
         type = instr.result.type
-        pointer = self.ins(f"call ptr @tlc.pop(ptr %ctx, i64 {8 * len(parts(type))})")
+        pointer = self.ins(f"call ptr @tlc.pop(ptr %ctx, i64 {tape_of(instr)}, i64 {8 * len(parts(type))})")
         self.values[instr.result] = self.from_slots(pointer, 0, type)
 
     def op_format(self, instr: Instr) -> None:
@@ -543,6 +558,12 @@ class _Printer:
 
     def op_progress_end(self, instr: Instr) -> None:
         self.service("progress_end", [self.one(v) for v in instr.operands], instr)
+
+    def op_progress_due(self, instr: Instr) -> None:
+        self.values[instr.result] = (self.ins("call i1 @tlc.due(ptr %ctx)"),)
+
+    def op_progress_note(self, instr: Instr) -> None:
+        self.service("progress_note", [self.one(v) for v in instr.operands], instr)
 
     def op_progress_tick(self, instr: Instr) -> None:
         bar, at = instr.operands

@@ -18,16 +18,18 @@ What the schedule says is what is printed; LLVM only allocates registers and sel
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from math import gcd
+from typing import TypeGuard
 
 from tlc.backends.llvm import scalar
 from tlc.backends.llvm.abi import function_symbol, kernel_symbol
 from tlc.backends.llvm.code import Code
 from tlc.backends.llvm.scalar import literal, register, storage
+from tlc.backends.llvm.turn import turned
 from tlc.backends.llvm.values import Linear, Value, Word, wrapped
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
@@ -181,6 +183,17 @@ def _mentions(e: Expr, var: Var) -> bool:
     return any(x == var for x in subexpressions(e))
 
 
+def _adds(e: Expr, var: Var) -> bool:
+    """Whether an index is a variable plus something."""
+    if isinstance(e, Op) and e.op == "add":
+        return any(_adds(a, var) and not _mentions(b, var) for a, b in (e.args, e.args[::-1]))
+    return e == var
+
+
+def _is_bound(e: Expr, bound: Mapping[str, Expr]) -> TypeGuard[Var]:
+    return isinstance(e, Var) and e.name in bound
+
+
 @dataclass
 class _Memory:
     """Where a buffer lies; `lanes` > 1: a local one with a copy for each lane; `fixed`: nobody writes to it;
@@ -208,6 +221,7 @@ class _Printer:
     can_stop: bool = False
     before: list[Let] = field(default_factory=list)  # what was bound so far around the place that is printed
     parts: list[str] = field(default_factory=list)  # the functions of parallel loops
+    unrolling: For | None = None  # the innermost unrolled loop, if it is as long as the vector
     multiples: dict[str, int] = field(default_factory=dict)  # counters of loops, which do not wrap, and what they are multiples of
     zeros: int = 0  # how many bytes of zeros are read where a guard does not hold
 
@@ -372,9 +386,11 @@ class _Printer:
         start, stop = self.linear(s.start).value, self.linear(s.stop).value
         if start is None or stop is None:
             raise InternalError("the ends of an unrolled loop are not constants", f"kernel {self.kernel.name}")
+        outer, self.unrolling = self.unrolling, s if (start, stop, s.step) == (0, self.vector.lanes if self.vector else 0, 1) else None
         for i in range(start, stop, s.step):
             self.env[s.var.name] = Linear(constant=i)
             self.body(s.body)
+        self.unrolling = outer
 
     def serial(self, s: For) -> None:
         start, stop = self.linear(s.start), self.linear(s.stop)
@@ -587,6 +603,8 @@ class _Printer:
         place = self.code.shared if memory.fixed else self.code.here
         if e.guard is not None:
             return self.guarded(e, e.guard, place)
+        if self.is_square(e):
+            return Word(self.square(e), elem, self.vector.lanes if self.vector else 1)
         active = self.known_mask() if self.vector is not None else None
         at = self.address(e.buffer, e.indices, strided=active is not None)
         if at.kind == "strided":
@@ -602,6 +620,47 @@ class _Printer:
         else:
             text = self.picked(elem, type, at, vector.mask, place)
         return self.from_storage(text, elem, vector.lanes)
+
+    # What a vector loop reads of rows, one element of each lane's row after the other in an unrolled loop as long as the vector, is a
+    # square of elements: rows are loaded, and turned in registers.
+
+    def is_square(self, e: Load) -> bool:
+        """Whether a load moves by one element in the unrolled loop around, and from row to row with the lane."""
+        if self.unrolling is None or self.vector is None or self.vector.mask is not None or not self.memory[e.buffer.name].fixed:
+            return False
+        *outer, inner = e.indices
+        lane, step = self.vector.loop.var, self.unrolling.var
+        return (
+            e.elem.bytes == 4
+            and self.vector.lanes in (4, 8, 16)
+            and not self.depends(inner, lane)
+            and _adds(inner, step)
+            and not any(self.depends(i, step) for i in outer)
+            and any(_mentions(i, lane) for i in outer)
+            and not any(self.depends(self.bound[x.name], lane) for i in outer for x in subexpressions(i) if _is_bound(x, self.bound))
+            and not any(self.depends(self.bound[x.name], step) for x in subexpressions(inner) if _is_bound(x, self.bound))
+        )
+
+    def depends(self, e: Expr, var: Var) -> bool:
+        """Whether an expression depends on a loop variable, also by way of what is bound to a name."""
+        return any(x == var or (_is_bound(x, self.bound) and self.depends(self.bound[x.name], var)) for x in subexpressions(e))
+
+    def square(self, e: Load) -> str:
+        """The element of each lane's row: the rows are loaded and turned where the first of them is asked for, and shared by the others."""
+        vector, step = self.vector, self.unrolling
+        assert vector is not None and step is not None
+        lanes, env, memo = vector.lanes, dict(self.env), self.memo
+        now, first = self.env[step.var.name], self.env[vector.loop.var.name]
+        assert isinstance(now, Linear) and now.value is not None and isinstance(first, Linear)
+        type, rows = storage(e.elem, lanes), []
+        self.vector = None
+        self.env[step.var.name] = Linear()
+        for lane in range(lanes):
+            self.memo = {}
+            self.env[vector.loop.var.name] = replace(first, lane=0) + Linear(constant=lane)
+            rows.append(self.code.shared(f"load {type}, ptr {self.address(e.buffer, e.indices).pointer}, align {e.elem.bytes}"))
+        self.vector, self.env, self.memo = vector, env, memo
+        return turned(self.code, rows, type)[now.value]
 
     def known_mask(self) -> list[bool] | None:
         """Which lanes are active, if that is known here."""

@@ -1,11 +1,11 @@
-"""The run-time support that is part of every program, as LLVM IR: memory, the tape, the clock of progress.
+"""The run-time support that is part of every program, as LLVM IR: memory, the tapes, the clock of progress.
 
 Memory. A buffer is preceded by a header of 64 bytes: a link and its size. Freed buffers wait in lists by size class (a hash of
 the exact size, so a list nearly always holds one size), most recent first. A step of training frees and allocates the same sizes
 again and again, so after the first one it asks the C library for nothing. When more than `SPARE` bytes and more than the
 program uses lie in the lists, they are given back before new memory is asked for.
 
-The tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers.
+A tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tlc.backends.context import CLASSES, SERVICES, offset
 
 SPARE = 256 << 20
 CHUNK = 1 << 20
+LARGE = 4 << 20  # bytes of a buffer for which the kernel is asked for large pages: they miss the TLB less, and are faulted in faster
+HUGE_PAGES = 14  # MADV_HUGEPAGE of Linux; where it means nothing, nothing comes of it
 TICK = 100_000_000  # nanoseconds between calls of the progress service
 
 assert CLASSES == 1024
@@ -24,6 +26,7 @@ assert CLASSES == 1024
 _TEXT = """
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
+declare i32 @madvise(ptr, i64, i32)
 declare i32 @clock_gettime(i32, ptr)
 
 define ptr @tlc.alloc(ptr %ctx, i64 %bytes) nounwind {
@@ -85,12 +88,26 @@ made:
   %m0 = load i64, ptr %mallocs.at
   %m1 = add i64 %m0, 1
   store i64 %m1, ptr %mallocs.at
+  %large = icmp uge i64 %size, $LARGE
+  br i1 %large, label %advise, label %give
+advise:
+  %start = ptrtoint ptr %it to i64
+  %up = add i64 %start, 4095
+  %page = and i64 %up, -4096
+  %page.at = inttoptr i64 %page to ptr
+  %rest = sub i64 %size, 4096
+  %ignored = call i32 @madvise(ptr %page.at, i64 %rest, i32 $HUGE_PAGES)
   br label %give
 give:
-  %chosen = phi ptr [%block, %take], [%it, %made]
+  %chosen = phi ptr [%block, %take], [%it, %made], [%it, %advise]
   %u0 = load i64, ptr %used.at
   %u1 = add i64 %u0, %size
   store i64 %u1, ptr %used.at
+  %peak.at = getelementptr i8, ptr %ctx, i64 $peak
+  %p0 = load i64, ptr %peak.at
+  %higher = icmp ugt i64 %u1, %p0
+  %p1 = select i1 %higher, i64 %u1, i64 %p0
+  store i64 %p1, ptr %peak.at
   %data = getelementptr i8, ptr %chosen, i64 64
   ret ptr %data
 }
@@ -153,10 +170,12 @@ done:
   ret void
 }
 
-define ptr @tlc.push(ptr %ctx, i64 %bytes) nounwind {
+define ptr @tlc.push(ptr %ctx, i64 %tape, i64 %bytes) nounwind {
 entry:
-  %tape.at = getelementptr i8, ptr %ctx, i64 $tape
-  %end.at = getelementptr i8, ptr %ctx, i64 $tape_end
+  %of.tape = mul i64 %tape, 24
+  %tapes = getelementptr i8, ptr %ctx, i64 $tapes
+  %tape.at = getelementptr i8, ptr %tapes, i64 %of.tape
+  %end.at = getelementptr i8, ptr %tape.at, i64 16
   %top = load i64, ptr %tape.at
   %end = load i64, ptr %end.at
   %next = add i64 %top, %bytes
@@ -173,7 +192,7 @@ grow:
 fail:
   ret ptr null
 link:
-  %begin.at = getelementptr i8, ptr %ctx, i64 $tape_begin
+  %begin.at = getelementptr i8, ptr %tape.at, i64 8
   %begin = load i64, ptr %begin.at
   store i64 %top, ptr %chunk
   %c8 = getelementptr i8, ptr %chunk, i64 8
@@ -191,10 +210,12 @@ link:
   ret ptr %q
 }
 
-define ptr @tlc.pop(ptr %ctx, i64 %bytes) nounwind {
+define ptr @tlc.pop(ptr %ctx, i64 %tape, i64 %bytes) nounwind {
 entry:
-  %tape.at = getelementptr i8, ptr %ctx, i64 $tape
-  %begin.at = getelementptr i8, ptr %ctx, i64 $tape_begin
+  %of.tape = mul i64 %tape, 24
+  %tapes = getelementptr i8, ptr %ctx, i64 $tapes
+  %tape.at = getelementptr i8, ptr %tapes, i64 %of.tape
+  %begin.at = getelementptr i8, ptr %tape.at, i64 8
   %top = load i64, ptr %tape.at
   %begin = load i64, ptr %begin.at
   %empty = icmp eq i64 %top, %begin
@@ -208,7 +229,7 @@ back:
   store i64 %old.begin, ptr %begin.at
   %c16 = getelementptr i8, ptr %chunk, i64 16
   %old.end = load i64, ptr %c16
-  %end.at = getelementptr i8, ptr %ctx, i64 $tape_end
+  %end.at = getelementptr i8, ptr %tape.at, i64 16
   store i64 %old.end, ptr %end.at
   call void @tlc.free(ptr %ctx, ptr %chunk)
   br label %here
@@ -220,10 +241,9 @@ here:
   ret ptr %p
 }
 
-define i32 @tlc.tick(ptr %ctx, i64 %bar, i64 %at) nounwind {
+define zeroext i1 @tlc.due(ptr %ctx) nounwind {
 entry:
   %time = alloca [2 x i64]
-  %slots = alloca [2 x i64]
   call i32 @clock_gettime(i32 1, ptr %time)
   %seconds = load i64, ptr %time
   %rest.at = getelementptr i8, ptr %time, i64 8
@@ -236,9 +256,20 @@ entry:
   %due = icmp sge i64 %passed, $TICK
   br i1 %due, label %show, label %quiet
 quiet:
-  ret i32 0
+  ret i1 false
 show:
   store i64 %now, ptr %ticked.at
+  ret i1 true
+}
+
+define i32 @tlc.tick(ptr %ctx, i64 %bar, i64 %at) nounwind {
+entry:
+  %slots = alloca [2 x i64]
+  %due = call zeroext i1 @tlc.due(ptr %ctx)
+  br i1 %due, label %show, label %quiet
+quiet:
+  ret i32 0
+show:
   store i64 %bar, ptr %slots
   %second = getelementptr i8, ptr %slots, i64 8
   store i64 %at, ptr %second
@@ -249,12 +280,14 @@ show:
 }
 """
 
-_NAMES = ("used", "cached", "mallocs", "classes", "tape", "tape_begin", "tape_end", "ticked")
+_NAMES = ("used", "peak", "cached", "mallocs", "classes", "tapes", "ticked")
 
 SUPPORT = Template(_TEXT).substitute(
     {name: offset(name) for name in _NAMES},
     SPARE=SPARE,
     CHUNK=CHUNK,
+    LARGE=LARGE,
+    HUGE_PAGES=HUGE_PAGES,
     TICK=TICK,
     tick_service=offset("services") + 8 * SERVICES.index("progress_tick"),
 )

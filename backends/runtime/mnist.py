@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tlc.backends.runtime import datasets
-from tlc.backends.runtime.stop import RuntimeStop
+from tlc.ssa.world import RuntimeStop
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -8,6 +8,7 @@ and makes native code return; the exception goes on in the thread that called `N
 from __future__ import annotations
 
 import ctypes
+import mmap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from tlc.ssa.world import Services, Stop
 
 STACK = 256 << 20  # bytes of the stack that native code runs on
 MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
+RESERVE = 64 << 20  # bytes of addresses kept back, so that an end without memory can still be told
 PATIENCE = 0.05  # seconds between looks for Ctrl-C
 
 _CTYPES = {32: ctypes.c_int32, 64: ctypes.c_int64}
@@ -62,6 +64,7 @@ class Native:
         main = _Main(self.loaded.address(self.entry))
         status: list[int] = []
         finished = threading.Event()
+        reserve = mmap.mmap(-1, RESERVE)
 
         def body() -> None:
             try:
@@ -81,13 +84,15 @@ class Native:
                 self.interrupt()
             raise
         thread.join()
+        reserve.close()
         if status[0]:
             self.raise_reason()
 
     def interrupt(self) -> None:
-        """Ask native code to stop: its loops look at the flag, its recursive functions at the limit of the stack. (A run that has only just
-        begun sets that limit itself, so ask until it has ended.)
+        """Ask native code to stop: its loops look at the flag, its recursive functions at the limit of the stack, and a service that waits
+        for input at `stopping`. (A run that has only just begun sets that limit itself, so ask until it has ended.)
         """
+        self.services.stopping = True
         self.context.stop = 1
         self.context.stack_limit = (1 << 63) - 1
 
@@ -134,8 +139,8 @@ class _Process:
     def __init__(self, program: Native) -> None:
         self.program = program
 
-    def read(self, address: int, size: int) -> bytes:
-        return ctypes.string_at(address, size)
+    def read(self, address: int, size: int) -> memoryview:
+        return memoryview((ctypes.c_ubyte * size).from_address(address)).toreadonly() if size else memoryview(b"")
 
     def word(self, address: int) -> int:
         return ctypes.c_int64.from_address(address).value
@@ -143,11 +148,11 @@ class _Process:
     def set_word(self, address: int, value: int) -> None:
         ctypes.c_int64.from_address(address).value = value
 
-    def buffer(self, data: bytes) -> int | None:
+    def buffer(self, data: memoryview) -> int | None:
         alloc = _Alloc(self.program.loaded.address("tlc.alloc"))
         address: int | None = alloc(ctypes.addressof(self.program.context), len(data))
-        if address is not None:
-            ctypes.memmove(address, data, len(data))
+        if address is not None and len(data):
+            memoryview((ctypes.c_ubyte * len(data)).from_address(address)).cast("B")[:] = data
         return address
 
 

@@ -16,7 +16,7 @@ COLUMNS, ROWS = 80, 24  # of a terminal that does not say
 
 
 class Display(Protocol):
-    def update(self, done: int) -> None: ...
+    def update(self, done: int, note: str) -> None: ...
 
     def clear(self) -> None: ...
 
@@ -32,8 +32,8 @@ class ProgressBar:
         stream = stream or sys.stderr
         self._display: Display = _Bar(label, total, stream, unit) if stream.isatty() else _Lines(label, total, stream, clock, unit)
 
-    def update(self, done: int) -> None:
-        self._display.update(done)
+    def update(self, done: int, note: str = "") -> None:
+        self._display.update(done, note)
 
     def clear(self) -> None:
         """Take the bar from the screen until the next update, so that a line can be printed in its place."""
@@ -52,7 +52,8 @@ class _Bar:
         size: dict[str, Any] = {"dynamic_ncols": True} if _has_size(stream) else {"ncols": COLUMNS, "nrows": ROWS}
         self._bar: Any = tqdm(total=total, desc=label or None, file=stream, leave=False, delay=BAR_DELAY, unit=f" {unit}", **size)
 
-    def update(self, done: int) -> None:
+    def update(self, done: int, note: str) -> None:
+        self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(done - self._bar.n)
 
     def clear(self) -> None:
@@ -79,9 +80,10 @@ class _Lines:
         self._start = clock()
         self._due = self._start + FIRST_LINE
         self._said = self._done = 0
+        self._note = ""
 
-    def update(self, done: int) -> None:
-        self._done = done
+    def update(self, done: int, note: str) -> None:
+        self._done, self._note = done, note
         now = self._clock()
         if now >= self._due:
             self._due = now + NEXT_LINE
@@ -101,6 +103,8 @@ class _Lines:
         left = f", {_duration((self._total - self._done) / rate)} left" if rate > 0 and self._done < self._total else ""
         label = f"{self._label}: " if self._label else ""
         text = f"{label}{self._done}/{self._total}, {_duration(elapsed)}, {_rate(rate, self._unit)}{left}"
+        if self._note:
+            text += f", {self._note}"
         print(text, file=self._stream, flush=True)
 
 

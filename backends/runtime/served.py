@@ -13,20 +13,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from tlc.backends.program import Extern, Tables
-from tlc.backends.runtime.stop import RuntimeStop
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
 from tlc.ssa.ir import Type
-from tlc.ssa.world import Services, Stop
+from tlc.ssa.world import RuntimeStop, Services, Stop
 
 
 class Memory(Protocol):
     """Where the program's tensors and slots lie."""
 
-    def read(self, address: int, size: int) -> bytes: ...
+    def read(self, address: int, size: int) -> bytes | memoryview:
+        """So many bytes; a view of them holds until the service returns."""
+        ...
 
     def word(self, address: int) -> int:
         """8 bytes as a signed number."""
@@ -34,7 +35,7 @@ class Memory(Protocol):
 
     def set_word(self, address: int, value: int) -> None: ...
 
-    def buffer(self, data: bytes) -> int | None:
+    def buffer(self, data: memoryview) -> int | None:
         """The address of a new buffer of the program with this content; None if there is no memory."""
         ...
 
@@ -75,11 +76,12 @@ class Served:
         row = self.tables.externs[slots.take()]
         args = [self.value(slots, t) for t in row.args]
         try:
-            results = self.services.extern(row.name, args)
+            for result, type in zip(self.services.extern(row.name, args), row.results, strict=True):
+                self.give(slots, result, type, row)
         except RuntimeStop as e:
-            raise Stop(e.message, row.span, "extern") from None
-        for result, type in zip(results, row.results, strict=True):
-            self.give(slots, result, type, row)
+            raise e.at(row.span) from None
+        except MemoryError:
+            raise Stop(f"there is no memory left for what `{row.name}` makes", row.span, "memory") from None
 
     def progress_begin(self, slots: Slots) -> None:
         label, total = self.strings[slots.take()], slots.take()
@@ -88,6 +90,10 @@ class Served:
     def progress_tick(self, slots: Slots) -> None:
         bar, at = slots.take(), slots.take()
         self.services.progress_tick(bar, at)
+
+    def progress_note(self, slots: Slots) -> None:
+        bar, at, text = slots.take(), slots.take(), slots.take()
+        self.services.progress_note(bar, at, self.strings[text])
 
     def progress_end(self, slots: Slots) -> None:
         self.services.progress_end(slots.take())
@@ -113,7 +119,7 @@ class Served:
         return _array(struct.pack("<q", word)[: elem.bytes], elem)[0]
 
     def value(self, slots: Slots, type: Type) -> Any:
-        """A scalar, or a tensor copied out of the program's memory."""
+        """A scalar, or a tensor as it lies in the program's memory: who keeps it must copy it."""
         if not type.rank:
             return self.scalar(slots.take(), type.elem)
         address = slots.take()
@@ -134,7 +140,7 @@ class Served:
             return
         if array.ndim != type.rank:
             raise InternalError(f"`{row.name}` gave a tensor of rank {array.ndim}, declared is {type}", "extern")
-        address = self.memory.buffer(array.tobytes())
+        address = self.memory.buffer(array.reshape(-1).view(np.uint8).data)
         if address is None:
             raise Stop(f"there is no memory for a tensor of {array.nbytes} bytes", row.span, "memory")
         slots.put(address)
@@ -159,6 +165,6 @@ def stored(elem: Elem) -> np.dtype[Any]:
             return DTYPES[elem]
 
 
-def _array(data: bytes, elem: Elem) -> Any:
+def _array(data: bytes | memoryview, elem: Elem) -> Any:
     array = np.frombuffer(data, stored(elem))
     return from_memory(array) if elem is Elem.BF16 else array

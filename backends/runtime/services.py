@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import IO, Any
 
-from tlc.backends.runtime.externs import EXTERNS
+from tlc.backends.runtime.externs import SPEAKING, extern
 from tlc.backends.runtime.progress import ProgressBar
 
 
@@ -16,12 +17,27 @@ class WorldServices:
         self.output = output or sys.stdout
         self.bars: dict[int, ProgressBar] = {}
         self.started = 0
+        self.rest = b""  # of standard input, what was read and not asked for
+        self.stopping = False
+        self.unended = False  # whether a line has begun on the terminal: bars wait for its end
 
     def print(self, text: str) -> None:
         """One line; bars step aside for it."""
+        self.put(text + "\n")
+
+    def put(self, text: str) -> None:
+        """A piece of a line, to be seen at once on a terminal."""
         for bar in self.bars.values():
             bar.clear()
-        self.output.write(text + "\n")
+        self.output.write(text)
+        if text:
+            self.unended = not text.endswith("\n") and self.output.isatty()
+        if self.unended:
+            self.output.flush()
+
+    def flush(self) -> None:
+        """Have what is written seen."""
+        self.output.flush()
 
     def progress_begin(self, label: str, total: int) -> int:
         self.started += 1
@@ -29,13 +45,19 @@ class WorldServices:
         return self.started
 
     def progress_tick(self, bar: int, at: int) -> None:
-        self.bars[bar].update(at)
+        if not self.unended:
+            self.bars[bar].update(at)
+
+    def progress_note(self, bar: int, at: int, text: str) -> None:
+        if not self.unended:
+            self.bars[bar].update(at, text)
 
     def progress_end(self, bar: int) -> None:
         self.bars.pop(bar).close()
 
-    def extern(self, name: str, args: list[Any]) -> list[Any]:
-        return list(EXTERNS[name](*args))
+    def extern(self, name: str, args: list[Any]) -> Iterable[Any]:
+        world = (self,) if name in SPEAKING else ()
+        return extern(name)(*world, *args) or ()
 
     def close(self) -> None:
         """Leave nothing unfinished, however the program ended."""

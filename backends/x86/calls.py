@@ -15,6 +15,7 @@ from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.types import Elem
 from tlc.regalloc.ir import Bank, Reg, VReg
 from tlc.ssa.ir import Function, Instr, Type, Value
+from tlc.ssa.tape import tape_of
 
 # ---------------------------------------------------------------- own functions
 
@@ -235,13 +236,17 @@ def op_tick(s: Selector, instr: Instr) -> None:
     call_c(s, "tlc.tick", [context(s), *(s.reg(v) for v in instr.operands)], checked=True)
 
 
+def op_due(s: Selector, instr: Instr) -> None:
+    call_c(s, "tlc.due", [context(s)], s.reg(instr.result))
+
+
 # ---------------------------------------------------------------- the tape
 
 
 def op_push(s: Selector, instr: Instr) -> None:
     (value,) = instr.operands
     pointer = s.new()
-    call_c(s, "tlc.push", [context(s), s.integer(8 * count_words(value.type))], pointer)
+    call_c(s, "tlc.push", [context(s), s.integer(tape_of(instr)), s.integer(8 * count_words(value.type))], pointer)
     site = s.site("memory", "there is no memory left for the tape of a derivative", (), instr.span)
     s.ins("check_i", pointer, cc="eq", imm=0, w=64, site=site, slots=())
     put_words(s, value, [Address(pointer, offset=8 * k) for k in range(count_words(value.type))])
@@ -249,5 +254,5 @@ def op_push(s: Selector, instr: Instr) -> None:
 
 def op_pop(s: Selector, instr: Instr) -> None:
     pointer, count = s.new(), count_words(instr.result.type)
-    call_c(s, "tlc.pop", [context(s), s.integer(8 * count)], pointer)
+    call_c(s, "tlc.pop", [context(s), s.integer(tape_of(instr)), s.integer(8 * count)], pointer)
     take_words(s, instr.result, [Address(pointer, offset=8 * k) for k in range(count)])

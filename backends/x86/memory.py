@@ -118,6 +118,17 @@ def op_update(s: Selector, instr: Instr) -> None:
         store_element(s, value, mem)
 
 
+def op_view(s: Selector, instr: Instr) -> None:
+    tensor, *words = instr.operands
+    s.ins("lea", s.result(instr), mem=_part(s, tensor, words[: len(words) - instr.result.type.rank]), w=64)
+
+
+def op_split(s: Selector, instr: Instr) -> None:
+    tensor, *indices = instr.operands
+    if s.asked(instr.results[1]):
+        s.ins("lea", s.result(instr, 1), mem=_part(s, tensor, indices), w=64)
+
+
 def _part(s: Selector, tensor: Value, indices: list[Value]) -> Address:
     """Where the part of a tensor at leading indices begins."""
     if len(indices) == 1 == tensor.type.rank:

@@ -151,7 +151,13 @@ def _source(part: Part) -> Part | None:
             return (owner.operands[owner.results.index(value)], k) if value.type.rank else None
         case "index" if not owner.operands[0].type.rank:
             return owner.operands[0], 0
-        case "index":
+        case "view":
+            return (owner.operands[len(owner.operands) - value.type.rank + k - 1], 0) if k else None
+        case "join":
+            return owner.operands[0], k
+        case "split" if value is owner.results[0]:
+            return owner.operands[0], k
+        case "index" | "split":
             return (owner.operands[0], len(owner.operands) - 1 + k) if k else None
         case "convert" | "bitcast" if _keeps_register(owner.operands[0].type, value.type):
             return owner.operands[0], 0

@@ -221,6 +221,8 @@ FORMS: dict[str, Callable[[Selector, Instr], None]] = {
     "print":          lambda s, i: calls.service(s, "print", None, i),
     "progress_begin": lambda s, i: calls.service(s, "progress_begin", None, i),
     "progress_end":   lambda s, i: calls.service(s, "progress_end", None, i),
+    "progress_due":   calls.op_due,
+    "progress_note":  lambda s, i: calls.service(s, "progress_note", None, i),
     "progress_tick":  calls.op_tick,
     "push":           calls.op_push,
     "pop":            calls.op_pop,
@@ -229,13 +231,16 @@ FORMS: dict[str, Callable[[Selector, Instr], None]] = {
     "load":           memory.op_load,
     "store":          memory.op_store,
     "reshape":        memory.op_reshape,
+    "view":           memory.op_view,
+    "split":          memory.op_split,
+    "join":           lambda s, i: None,
     "alloc":          memory.op_alloc,
     "copy":           memory.op_copy,
     "free":           memory.op_free,
 }  # fmt: skip
 
 # Ops of earlier stages: none reaches a host backend.
-GONE = frozenset({"tabulate", "reduce", "scatter", "index_if", "grad", "get", "set", "launch"})
+GONE = frozenset({"tabulate", "reduce", "scatter", "index_if", "grad", "jvp", "call_vjp", "barrier", "get", "set", "launch"})
 
 _unselected = set(SSA_ROWS) ^ (set(FORMS) | GONE)
 assert not _unselected, f"ops of host SSA that x86 does not select, or forms without an op: {sorted(_unselected)}"

@@ -30,7 +30,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.machine: Machine | None = None
-        self.tape: list[int] = []
+        self.tapes: dict[int, list[int]] = {}
 
     @property
     def pieces(self) -> Machine:
@@ -49,7 +49,7 @@ class _Memory:
     def set_word(self, address: int, value: int) -> None:
         self.pieces.write(address, 8, value % 2**64)
 
-    def buffer(self, data: bytes) -> int | None:
+    def buffer(self, data: memoryview) -> int | None:
         return self.pieces.memory.add(bytearray(data))
 
 
@@ -76,6 +76,7 @@ def simulate(module: Module, tables: Tables, services: Services) -> None:
 
     outside = {f"service.{name}": service(name) for name in SERVICES} | _support(memory) | {f.name: _foreign(f) for f in tables.foreign}
     outside["tlc.tick"] = lambda machine, given: {"rax": 0}
+    outside["tlc.due"] = lambda machine, given: {"rax": 1}
     if not run(module, TARGET, "f.main", context, outside):
         return
     if struct.unpack_from("<i", context, offset("reason"))[0] == Reason.CHECK:
@@ -85,7 +86,7 @@ def simulate(module: Module, tables: Tables, services: Services) -> None:
 
 
 def _support(memory: _Memory) -> dict[str, Outside]:
-    """Buffers and the tape, as `backends/llvm/support.py` has them for native code."""
+    """Buffers and the tapes, as `backends/llvm/support.py` has them for native code."""
 
     def alloc(machine: Machine, given: Registers) -> Registers:
         memory.machine = machine
@@ -96,13 +97,14 @@ def _support(memory: _Memory) -> dict[str, Outside]:
         return {}
 
     def push(machine: Machine, given: Registers) -> Registers:
-        memory.tape.append(machine.memory.add(bytearray(given["rsi"])))
-        return {"rax": memory.tape[-1]}
+        place = machine.memory.add(bytearray(given["rdx"]))
+        memory.tapes.setdefault(given["rsi"], []).append(place)
+        return {"rax": place}
 
     def pop(machine: Machine, given: Registers) -> Registers:
-        if not memory.tape:
+        if not memory.tapes.get(given["rsi"]):
             raise InternalError("the tape is empty", "machine code")
-        return {"rax": memory.tape.pop()}
+        return {"rax": memory.tapes[given["rsi"]].pop()}
 
     def copy(machine: Machine, given: Registers) -> Registers:
         for k in range(given["rdx"]):

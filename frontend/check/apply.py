@@ -125,8 +125,9 @@ class Application:
 
     def apply(self, values: list[typed.Expr]) -> typed.Expr:
         """Arguments that are dimensions of the signature are bound before anything is lifted, so that types can speak of them."""
-        for v in values:
-            keys.use(self.body, v, v.span)
+        if not self.fn.is_service:
+            for v in values:
+                keys.use(self.body, v, v.span)
         before = Bindings()
         values = [self._dimension(p, v, before) for p, v in zip(self.params, values, strict=True)]
         return before.wrap(self.lift(values))
@@ -173,6 +174,9 @@ class Application:
             if p.dim is not None and p.dim in self.sig.in_types:
                 message = f"`{self.fn.name}` cannot be lifted over `{p.name}`, which is a dimension in its signature"
                 raise fail("E0404", message, self.span, help="write the loop: `for[i] ...`")
+        if lifted and self.fn.is_service:
+            message = f"`{self.fn.name}` cannot be lifted over `{lifted[0].name}`: it acts on the world once"
+            raise fail("E0404", message, self.span, help="write the loop")
         if lifted and self.sig.fresh:
             message = f"`{self.fn.name}` cannot be lifted: its result has a dimension that only the run knows"
             raise fail("E0404", message, self.span, help="write the loop")

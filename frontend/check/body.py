@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tlc.frontend import ast, typed
 from tlc.frontend.check.cells import Pattern
 from tlc.frontend.check.keys import Keys
-from tlc.frontend.check.report import Failed
+from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Entry, Kind, ModuleScope, Scope, Variable
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
@@ -128,6 +128,14 @@ class Body:
         return local
 
     # ------------------------------------------------------------ errors
+
+    def act(self, name: str, span: Span) -> None:
+        """Say that a function is called here that acts on the world. Raises Failed where nothing may."""
+        if not self.pure:
+            return
+        if self.scope.innermost(Kind.COMPREHENSION) is not None:
+            raise fail("E0507", f"`{name}` cannot stand in a comprehension", span, help="use a `for` loop")
+        raise fail("E0507", f"`{name}` cannot stand in a constant or a default value", span, help="call it in a function")
 
     @contextmanager
     def recovering(self) -> Iterator[None]:

@@ -156,6 +156,12 @@ class Bindings:
         return do(self.stmts, e)
 
 
+def after(base: typed.Expr, e: typed.Expr, dims: Sequence[Dim]) -> typed.Expr:
+    """`e`, which is made of dimensions of `base`. Where a call inside of `base` makes one of them known, that is done first."""
+    inside = (a.span.source is base.span.source and base.span.start <= a.span.start < base.span.end for d in dims for a in d.atoms())
+    return e if is_free(base) or not any(inside) else do([typed.Eval(base, span=base.span)], e)
+
+
 def extent_range(local: Local, dim: Dim, span: Span) -> typed.Range:
     """An index over a whole dimension."""
     return typed.Range(local, int_const(0, span), dim_value(dim, span))

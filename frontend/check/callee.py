@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from tlc.frontend import ast
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.derivatives import Derivative, hessian, jacobian, jvp, vjp
+from tlc.frontend.check.derivatives import Checkpoint, Derivative, jvp, vjp
 from tlc.frontend.check.functions import Closure, DefinedFunction, FunctionValue
-from tlc.frontend.check.report import Failed, fail, unsupported
+from tlc.frontend.check.jacobians import hessian, jacobian
+from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Entity, FunctionDecl, FunctionName, Poisoned
+from tlc.frontend.types import FunctionType
 
 Transform = Callable[[Body, ast.Call], FunctionValue]
 
@@ -43,6 +45,12 @@ def _entity(entity: Entity | None) -> FunctionValue | None:
     if isinstance(entity, Poisoned):
         raise Failed
     return DefinedFunction(entity) if isinstance(entity, FunctionDecl) else None
+
+
+def open_function(body: Body, node: ast.Expr) -> DefinedFunction | None:
+    """The function of a call whose result is what the program says it is, if this is one."""
+    fn = function_of(body, node.callee) if isinstance(node, ast.Call) and isinstance(node.callee, ast.Field) else None
+    return fn if isinstance(fn, DefinedFunction) and fn.is_open else None
 
 
 def path_of(body: Body, node: ast.Expr) -> list[str] | None:
@@ -88,17 +96,21 @@ def _transform(make: Callable[[FunctionValue], FunctionValue]) -> Transform:
     return lambda body, node: make(_of(body, node))
 
 
-def _not_yet(body: Body, node: ast.Call) -> FunctionValue:
-    assert isinstance(node.callee, ast.Name)
-    raise unsupported(f"`{node.callee.name}`", node.span)
+def _checkpoint(body: Body, node: ast.Call) -> FunctionValue:
+    of = _of(body, node)
+    for p in of.signature(body).params:
+        if isinstance(p.type, FunctionType):
+            help = f"give it that function: `checkpoint(fn(x) => {of.name}(f, x))(x)`"
+            raise fail("E0603", f"`{of.name}` takes the function `{p.name}`, and `checkpoint` no functions that do", node.span, help=help)
+    return Checkpoint(of)
 
 
 TRANSFORMS: dict[str, Transform] = {
-    "grad": _transform(lambda f: Derivative(f, value=False)),
+    "grad": _transform(Derivative),
     "value_and_grad": _transform(lambda f: Derivative(f, value=True)),
     "jvp": _transform(jvp),
     "vjp": _transform(vjp),
     "jacobian": _transform(jacobian),
     "hessian": _transform(hessian),
-    "checkpoint": _not_yet,
+    "checkpoint": _checkpoint,
 }

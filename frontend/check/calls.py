@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tlc.frontend import ast, typed
 from tlc.frontend.check.apply import argument, call
 from tlc.frontend.check.body import Body, expression
@@ -11,7 +9,7 @@ from tlc.frontend.check.build import Bindings, bool_const, over
 from tlc.frontend.check.builtins import BUILTINS, conversion, scalar_call
 from tlc.frontend.check.callee import function_of, path_of
 from tlc.frontend.check.cells import Mismatch, dims_help, known_elem
-from tlc.frontend.check.derivatives import Derivative
+from tlc.frontend.check.derivatives import ByParameters
 from tlc.frontend.check.dimension import extent_of
 from tlc.frontend.check.functions import FunctionValue
 from tlc.frontend.check.limits import check_size
@@ -79,12 +77,12 @@ def _convert_to(body: Body, node: ast.Call, found: TypeName) -> typed.Expr:
 def _call(body: Body, fn: FunctionValue, node: ast.Call) -> typed.Expr:
     """A call; of a derivative, `wrt` is not for the function."""
     args = node.args
-    if isinstance(fn, Derivative) and any(a.name == "wrt" for a in args):
+    if isinstance(fn, ByParameters) and any(a.name == "wrt" for a in args):
         wrt = next(a.value for a in args if a.name == "wrt")
         names = wrt.items if isinstance(wrt, ast.TupleExpr) else (wrt,)
         if not all(isinstance(n, ast.Name) for n in names):
             raise fail("E0601", "`wrt` takes the name of a parameter, or a tuple of names", wrt.span)
-        fn = replace(fn, wrt=tuple(n.name for n in names if isinstance(n, ast.Name)), many=isinstance(wrt, ast.TupleExpr))
+        fn = fn.by(tuple(n.name for n in names if isinstance(n, ast.Name)), isinstance(wrt, ast.TupleExpr))
         args = tuple(a for a in args if a.name != "wrt")
     return call(body, fn, args, node.span)
 

@@ -11,6 +11,7 @@ from tlc.frontend import ast, foreign, typed
 from tlc.frontend.check.flags import Main, make_main
 from tlc.frontend.check.limits import MAX_DEPTH, MAX_LEAVES, is_large
 from tlc.frontend.check.misspelt import misspelt
+from tlc.frontend.check.own_rules import check_rule
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import ConstEntity, Entity, FunctionDecl, ModuleScope, Poisoned, StructEntity
 from tlc.frontend.check.signature import Parameter, Signature, as_type, dim_terms, dims_of_type, struct_pattern
@@ -204,8 +205,6 @@ def _bare_dims(decl: typed.StructDecl) -> set[DimVar]:
 def _signature(session: Session, entity: FunctionDecl) -> Signature:
     node = entity.node
     type_params = tuple(_type_param(p) for p in node.type_vars)
-    if node.rule is not None:
-        raise fail("E0904", "`@vjp`: not supported yet", node.rule.span)
     own: dict[str, DimVar] = {}
     for p in node.params:
         if isinstance(p.type, ast.TypeName) and p.type.name == "i64" and p.type.args is None and not p.type.dims:
@@ -248,7 +247,10 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
     constants = {name: None for name, e in entity.module.names.items() if isinstance(e, ConstEntity)}
     for slip in misspelt(node, dims, {**constants, **own, **context.variables}):
         session.report(slip)
-    return Signature((*type_params, *context.extra_types), tuple(params), result, tuple(context.fresh), dims, frozenset(in_types))
+    sig = Signature((*type_params, *context.extra_types), tuple(params), result, tuple(context.fresh), dims, frozenset(in_types))
+    if node.rule is not None:
+        check_rule(sig, node)
+    return sig
 
 
 def _check_foreign(node: ast.Function, params: list[Parameter], result: Type | TypeParam) -> None:

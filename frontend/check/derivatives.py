@@ -1,24 +1,25 @@
-"""Derivatives as function values. All are made of `grad` of a scalar: nothing behind the checker knows the others.
+"""Derivatives as function values. All are made of the gradient of a scalar and of `jvp`: nothing behind the checker knows the others.
 
 grad(f)(x)          value_and_grad(f)(x)
 vjp(f)(x, dy)       (y, dx): y = f(x), dx = the gradient of <f(x), dy> by x
-jvp(f)(x, dx)       (y, dy): dy = the gradient of <vjp(f)(x, u), dx> by u, which is linear in u
-jacobian(f)(x)      for each element of y the gradient of that element
+jvp(f)(x, dx)       (y, dy): dy = the tangent of y, where x has the tangent dx
+jacobian(f)(x)      the derivatives of every element: `jacobians.py`
 hessian(f)(x)       jacobian(grad(f))(x)
+checkpoint(f)(x)    f(x), which a derivative runs again instead of keeping what it computed
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tlc.frontend import typed
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.build import Bindings, comp, extent_range, index, op, over, part, read
+from tlc.frontend.check.build import Bindings, extent_range, index, op, part, read
 from tlc.frontend.check.cells import Mismatch, elem_of, is_real, tensor, unify
-from tlc.frontend.check.dimension import dims_of_value, is_i64
+from tlc.frontend.check.dimension import dim_of, dims_of_value, is_i64
 from tlc.frontend.check.functions import FunctionValue, Site
-from tlc.frontend.check.pending import Outline, PendingConst, PendingGrad
+from tlc.frontend.check.pending import Outline, PendingCheckpoint, PendingGrad, PendingJvp
 from tlc.frontend.check.report import fail
 from tlc.frontend.check.scope import FunctionDecl
 from tlc.frontend.check.signature import Parameter, Signature
@@ -29,13 +30,43 @@ from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, 
 
 
 @dataclass(frozen=True)
-class Derivative(FunctionValue):
-    """`wrt` are names of parameters of `of` (None: the first), `many` whether they were given as a tuple."""
+class ByParameters(FunctionValue):
+    """A derivative of `of` by some of its parameters: those named in `wrt` (None: a choice of the transformation), `many` whether they
+    were given as a tuple.
+    """
 
     of: FunctionValue
-    value: bool
     wrt: tuple[str, ...] | None = None
     many: bool = False
+
+    def by(self, wrt: tuple[str, ...], many: bool) -> ByParameters:
+        return replace(self, wrt=wrt, many=many)
+
+    def positions(self, params: Sequence[Parameter], args: Sequence[typed.Expr], span: Span) -> tuple[int, ...]:
+        """Those of the parameters, each of which has a real leaf; the first if none was named."""
+        if self.wrt is None and not params:
+            raise fail("E0601", f"`{self.of.name}` takes nothing to differentiate by", span)
+        names = [p.name for p in params]
+        for w in self.wrt or ():
+            if w not in names:
+                help = "its parameters are " + ", ".join(f"`{n}`" for n in names)
+                raise fail("E0601", f"`{self.of.name}` has no parameter `{w}`", span, help=help)
+        found = (0,) if self.wrt is None else tuple(names.index(w) for w in self.wrt)
+        for k in found:
+            if not any(is_real(leaf) for leaf in leaf_types(args[k].type)):
+                raise fail("E0601", f"`{params[k].name}` is `{args[k].type}`: there is no derivative by it", args[k].span)
+        return found
+
+    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
+        of, stmts = self.of.captured(body)
+        return replace(self, of=of), stmts
+
+
+@dataclass(frozen=True)
+class Derivative(ByParameters):
+    """`grad(f)`, or with `value`, `value_and_grad(f)`."""
+
+    value: bool = False
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -46,46 +77,25 @@ class Derivative(FunctionValue):
 
     def emit(self, body: Body, site: Site) -> typed.Expr:
         span = site.span
-        params = [p for p in self.of.signature(body).params if not isinstance(p.type, FunctionType)]
+        params = value_params(self.of, body)
         locals = [_param_local(body, p, a) for p, a in zip(params, site.args, strict=True)]
         inner = self.of.emit(body, Site(site.binds, [read(i, span) for i in locals], site.functions, span))
         if not isinstance(inner.type, TensorType) or inner.type.dims or not is_real(inner.type):
             message = f"`{self.of.name}` gives `{inner.type}`; only a scalar real has a gradient"
             raise fail("E0602", message, span, help="reduce the result, as with `sum(...)` or `mean(...)`")
-        positions = self._positions(params, span)
-        types = []
-        for k in positions:
-            type = site.args[k].type
-            if not any(is_real(leaf) for leaf in leaf_types(type)):
-                raise fail("E0601", f"`{params[k].name}` is `{type}`: there is no derivative by it", site.args[k].span)
-            types.append(type)
+        positions = self.positions(params, site.args, span)
+        types = [site.args[k].type for k in positions]
         gradient = TupleType(tuple(types)) if self.many else types[0]
         result = TupleType((inner.type, gradient)) if self.value else gradient
         outline = Outline(tuple(locals), inner, "objective")
         return PendingGrad(outline, tuple(site.args), positions, self.many, self.value, type=result, span=span)
 
-    def _positions(self, params: list[Parameter], span: Span) -> tuple[int, ...]:
-        if self.wrt is None:
-            if not params:
-                raise fail("E0601", f"`{self.of.name}` takes nothing to differentiate by", span)
-            return (0,)
-        names = [p.name for p in params]
-        for w in self.wrt:
-            if w not in names:
-                raise fail(
-                    "E0601",
-                    f"`{self.of.name}` has no parameter `{w}`",
-                    span,
-                    help="its parameters are " + ", ".join(f"`{n}`" for n in names),
-                )
-        return tuple(names.index(w) for w in self.wrt)
-
-    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
-        of, stmts = self.of.captured(body)
-        return replace(self, of=of), stmts
-
     def default_scope(self, body: Body) -> FunctionDecl | None:
         return self.of.default_scope(body)
+
+
+def value_params(of: FunctionValue, body: Body) -> list[Parameter]:
+    return [p for p in of.signature(body).params if not isinstance(p.type, FunctionType)]
 
 
 def _param_local(body: Body, p: Parameter, arg: typed.Expr) -> Local:
@@ -95,13 +105,12 @@ def _param_local(body: Body, p: Parameter, arg: typed.Expr) -> Local:
 
 
 @dataclass(frozen=True)
-class Transformed(FunctionValue):
-    """`vjp(f)`, `jvp(f)`, `jacobian(f)`, `hessian(f)`: `what` makes the expression. Several arguments of `f` come as a tuple."""
+class Transformed(ByParameters):
+    """`vjp(f)`, `jvp(f)`: `what` makes the expression. Several arguments of `f` come as a tuple; it is by all of them if none is named."""
 
-    of: FunctionValue
-    word: str
-    takes: tuple[str, ...]
-    what: Callable[[Transformed, Body, list[typed.Expr], Span], typed.Expr]
+    word: str = ""
+    takes: tuple[str, ...] = ()
+    what: Callable[[Transformed, Body, list[typed.Expr], Span], typed.Expr] | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -113,11 +122,8 @@ class Transformed(FunctionValue):
     def emit(self, body: Body, site: Site) -> typed.Expr:
         binds = Bindings()
         args = [binds.keep(a, n) for a, n in zip(site.args, self.takes, strict=True)]
+        assert self.what is not None
         return binds.wrap(self.what(self, body, args, site.span))
-
-    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
-        of, stmts = self.of.captured(body)
-        return replace(self, of=of), stmts
 
     def inputs(self, body: Body, x: typed.Expr) -> list[typed.Expr]:
         """The arguments of `f`: the items of a tuple where it takes several."""
@@ -128,6 +134,13 @@ class Transformed(FunctionValue):
             raise fail("E0603", f"`{self.word}` of a function of {count} arguments takes them as a tuple", x.span)
         return [part(x, k) for k in range(count)]
 
+    def chosen(self, body: Body, inputs: list[typed.Expr], span: Span) -> tuple[int, ...]:
+        """The positions of the arguments that it is by. Without names all, of which one is real."""
+        params = self.of.signature(body).params
+        if self.wrt is None and any(is_real(leaf) for i in inputs for leaf in leaf_types(i.type)):
+            return tuple(range(len(inputs)))
+        return self.positions(params[: len(inputs)], inputs, span)
+
     def call(self, body: Body, args: list[typed.Expr], span: Span) -> typed.Expr:
         """`f(args)`"""
         from tlc.frontend.check.apply import apply, default  # which imports this file, to know what functions are
@@ -137,16 +150,60 @@ class Transformed(FunctionValue):
         return apply(body, self.of, values, {}, span)
 
 
+@dataclass(frozen=True)
+class Checkpoint(FunctionValue):
+    """`checkpoint(f)`, which is `f` of all its arguments as they come: what lifting makes of the call is run again too."""
+
+    of: FunctionValue
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"checkpoint({self.of.name})"
+
+    def signature(self, body: Body) -> Signature:
+        return Signature((), tuple(replace(p, type=None, dim=None) for p in self.of.signature(body).params), None)
+
+    def emit(self, body: Body, site: Site) -> typed.Expr:
+        from tlc.frontend.check.apply import apply  # which imports this file, to know what functions are
+
+        params = self.of.signature(body).params
+        locals = tuple(body.local(p.name, a.type, p.span, dim=dim_inside(a, p)) for p, a in zip(params, site.args, strict=True))
+        result = apply(body, self.of, [read(i, site.span) for i in locals], {}, site.span)
+        return PendingCheckpoint(Outline(locals, result, "checkpoint"), tuple(site.args), type=result.type, span=site.span)
+
+    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
+        of, stmts = self.of.captured(body)
+        return replace(self, of=of), stmts
+
+    def default_scope(self, body: Body) -> FunctionDecl | None:
+        return self.of.default_scope(body)
+
+
+def dim_inside(arg: typed.Expr, p: Parameter) -> Dim | None:
+    """What an `i64` is in dimensions: the term that it is outside, so that the result's type means something there."""
+    if not is_i64(arg.type):
+        return None
+    dim = dim_of(arg)
+    return dim if dim is not None else Dim.var(DimVar(p.name, p.span))
+
+
 Objective = Callable[[list[typed.Expr]], typed.Expr]
 
 
-def gradient(objective: Objective, args: list[typed.Expr], span: Span, binds: Bindings) -> list[typed.Expr]:
-    """The gradients of a scalar by all arguments."""
+def gradient(
+    objective: Objective, args: Sequence[typed.Expr], span: Span, binds: Bindings, wrt: tuple[int, ...] | None = None
+) -> list[typed.Expr]:
+    """The gradients of a scalar by the arguments at these positions (None: all)."""
+    wrt = tuple(range(len(args))) if wrt is None else wrt
     locals = [_local(f"x{k}", a) for k, a in enumerate(args)]
     outline = Outline(tuple(locals), objective([read(i, span) for i in locals]), "objective")
-    type = TupleType(tuple(a.type for a in args))
-    result = binds.keep(PendingGrad(outline, tuple(args), tuple(range(len(args))), True, False, type=type, span=span), "gradient")
-    return [part(result, k) for k in range(len(args))]
+    type = TupleType(tuple(args[k].type for k in wrt))
+    result = binds.keep(PendingGrad(outline, tuple(args), wrt, True, False, type=type, span=span), "gradient")
+    return [part(result, k) for k in range(len(wrt))]
+
+
+def tupled(items: Sequence[typed.Expr], span: Span) -> typed.Expr:
+    return typed.Tuple(tuple(items), type=TupleType(tuple(i.type for i in items)), span=span)
 
 
 def _local(name: str, arg: typed.Expr) -> Local:
@@ -189,76 +246,44 @@ def _same(found: typed.Expr, wanted: Type, what: str) -> None:
 def _vjp(f: Transformed, body: Body, args: list[typed.Expr], span: Span) -> typed.Expr:
     x, dy = args
     inputs = f.inputs(body, x)
+    positions = f.chosen(body, inputs, span)
     y = f.call(body, inputs, span)
     _same(dy, y.type, "the cotangent `dy`")
     binds = Bindings()
     y = binds.keep(y, "y")
-    parts = gradient(lambda xs: inner_product(body, f.call(body, xs, span), dy, span), inputs, span, binds)
-    dx = parts[0] if len(parts) == 1 else typed.Tuple(tuple(parts), type=x.type, span=span)
-    return binds.wrap(typed.Tuple((y, dx), type=TupleType((y.type, dx.type)), span=span))
+    parts = gradient(lambda xs: inner_product(body, f.call(body, xs, span), dy, span), inputs, span, binds, positions)
+    many = f.many if f.wrt is not None else len(parts) > 1
+    return binds.wrap(tupled((y, tupled(parts, span) if many else parts[0]), span))
 
 
 def _jvp(f: Transformed, body: Body, args: list[typed.Expr], span: Span) -> typed.Expr:
     x, dx = args
-    _same(dx, x.type, "the tangent `dx`")
-    inputs, tangents = f.inputs(body, x), f.inputs(body, dx)
-    y = f.call(body, inputs, span)
-
-    def pulled(us: list[typed.Expr]) -> typed.Expr:
-        """<vjp(f)(x, u), dx>"""
-        binds = Bindings()
-        parts = gradient(lambda xs: inner_product(body, f.call(body, xs, span), us[0], span), inputs, span, binds)
-        total: typed.Expr | None = None
-        for p, t in zip(parts, tangents, strict=True):
-            product = inner_product(body, p, t, span)
-            total = product if total is None else op("add", (total, product), product.type, span)
-        assert total is not None
-        return binds.wrap(total)
-
-    binds = Bindings()
-    y = binds.keep(y, "y")
-    (dy,) = gradient(pulled, [binds.keep(_zero(y.type, span), "zero")], span, binds)
-    return binds.wrap(typed.Tuple((y, dy), type=TupleType((y.type, dy.type)), span=span))
+    inputs = f.inputs(body, x)
+    positions = f.chosen(body, inputs, span)
+    if f.wrt is None:
+        _same(dx, x.type, "the tangent `dx`")
+        tangents = f.inputs(body, dx)
+    else:
+        wanted = TupleType(tuple(inputs[k].type for k in positions)) if f.many else inputs[positions[0]].type
+        _same(dx, wanted, "the tangent `dx`")
+        tangents = [part(dx, k) for k in range(len(positions))] if f.many else [dx]
+    params = f.of.signature(body).params
+    locals = [body.local(p.name, a.type, p.span, dim=dim_inside(a, p)) for p, a in zip(params, inputs, strict=False)]
+    value = f.call(body, [read(i, span) for i in locals], span)
+    return pushed(Outline(tuple(locals), value, "objective"), inputs, tangents, positions, span)
 
 
-def _zero(type: Type, span: Span) -> typed.Expr:
-    """A value of the type, all of whose numbers are 0."""
-    match type:
-        case TupleType():
-            return typed.Tuple(tuple(_zero(i, span) for i in type.items), type=type, span=span)
-        case StructType():
-            return typed.Struct(tuple(_zero(i, span) for i in typed.field_types(type)), type=type, span=span)
-        case TensorType():
-            return over(type.dims, span, lambda _: PendingConst(0, type=tensor(elem_of(type)), span=span))
-        case FunctionType():
-            raise AssertionError("no function is a value")
-
-
-def _jacobian(f: Transformed, body: Body, args: list[typed.Expr], span: Span) -> typed.Expr:
-    (x,) = args
-    y = f.call(body, [x], span)
-    for what, e in (("argument", x), ("result", y)):
-        if not isinstance(e.type, TensorType) or not is_real(e.type):
-            raise fail("E0601", f"the {what} of `{f.name}` must be a tensor of reals, found `{e.type}`", span)
-    dims = dims_of_value(y)
-    locals = [body.index("ijklmn"[k % 6], span, Dim.const(0), d) for k, d in enumerate(dims)]
-    at = tuple(read(i, span) for i in locals)
-    binds = Bindings()
-    (row,) = gradient(lambda xs: index(f.call(body, xs, span), at), [x], span, binds)
-    return comp([extent_range(i, d, span) for i, d in zip(locals, dims, strict=True)], dims, binds.wrap(row), span)
+def pushed(of: Outline, args: Sequence[typed.Expr], tangents: Sequence[typed.Expr], wrt: tuple[int, ...], span: Span) -> typed.Expr:
+    """The value and its tangent."""
+    if not any(is_real(leaf) for leaf in leaf_types(of.body.type)):
+        raise fail("E0601", f"`{of.body.type}` has no real leaf, so it has no derivative", span)
+    type = TupleType((of.body.type, of.body.type))
+    return PendingJvp(of, tuple(args), tuple(tangents), wrt, type=type, span=span)
 
 
 def vjp(of: FunctionValue) -> FunctionValue:
-    return Transformed(of, "vjp", ("x", "dy"), _vjp)
+    return Transformed(of, word="vjp", takes=("x", "dy"), what=_vjp)
 
 
 def jvp(of: FunctionValue) -> FunctionValue:
-    return Transformed(of, "jvp", ("x", "dx"), _jvp)
-
-
-def jacobian(of: FunctionValue) -> FunctionValue:
-    return Transformed(of, "jacobian", ("x",), _jacobian)
-
-
-def hessian(of: FunctionValue) -> FunctionValue:
-    return Transformed(Derivative(of, value=False), "hessian", ("x",), _jacobian)
+    return Transformed(of, word="jvp", takes=("x", "dx"), what=_jvp)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tlc.frontend import ast, typed
 from tlc.frontend.check import habits
+from tlc.frontend.check.apply import call
 from tlc.frontend.check.body import Body, expression
-from tlc.frontend.check.build import bool_const, dim_value, part
-from tlc.frontend.check.callee import TRANSFORMS, path_of
+from tlc.frontend.check.build import after, bool_const, dim_value, part
+from tlc.frontend.check.callee import TRANSFORMS, open_function, path_of
 from tlc.frontend.check.cells import NUMS, Cell, Mismatch, elem_of, tensor, unify, unify_elem
 from tlc.frontend.check.constants import constant_expression
 from tlc.frontend.check.dimension import BodyContext
@@ -122,7 +125,7 @@ def member(body: Body, base: typed.Expr, node: ast.Field) -> typed.Expr:
             if p.name == node.name:
                 if isinstance(p, DimVar):
                     assert isinstance(a, Dim)
-                    return dim_value(a, node.span)
+                    return after(base, dim_value(a, node.span), (a,))
                 raise fail("E0207", f"`{node.name}` of `{type.decl.name}` is a type, not a value", node.name_span)
         if node.name != "shape":
             names = [f.name for f in type.decl.visible] + [p.name for p in type.decl.params]
@@ -132,7 +135,8 @@ def member(body: Body, base: typed.Expr, node: ast.Field) -> typed.Expr:
         return transpose(body, base, node.span)
     if isinstance(type, TensorType | StructType) and node.name == "shape":
         items = tuple(dim_value(d, node.span) for d in type.dims)
-        return typed.Tuple(items, type=TupleType((I64,) * len(items)), span=node.span)
+        shape = typed.Tuple(items, type=TupleType((I64,) * len(items)), span=node.span)
+        return after(base, shape, type.dims)
     help = "the parts of a tuple are `t[0]`, `t[1]`" if isinstance(type, TupleType) else habits.FIELDS.get(node.name, "")
     raise fail("E0310", f"`{type}` has no field `{node.name}`", node.name_span, help=help)
 
@@ -174,9 +178,14 @@ def list_(body: Body, node: ast.ListExpr) -> typed.Expr:
 @expression(ast.As)
 def as_(body: Body, node: ast.As) -> typed.Expr:
     """`x as f32[b, 784]`: dimensions that are not provably equal are checked when the program runs."""
-    value = body.expr(node.value)
     context = BodyContext(body)
-    pattern = as_type(context.type(node.type))
+    open = open_function(body, node.value)
+    if open is not None and isinstance(node.value, ast.Call):
+        pattern = as_type(context.type(node.type))
+        value = call(body, replace(open, said=pattern), node.value.args, node.value.span)
+    else:
+        value = body.expr(node.value)
+        pattern = as_type(context.type(node.type))
     try:
         pairs = _dim_pairs(pattern, value.type)
     except Mismatch as m:

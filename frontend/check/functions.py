@@ -19,15 +19,15 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import do, read
 from tlc.frontend.check.dimension import BodyContext, dim_of, is_i64
-from tlc.frontend.check.pending import Outline, PendingCall
+from tlc.frontend.check.pending import Outline, PendingCall, PendingLayout
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import DimensionName, FunctionDecl, Kind, Scope, Variable
 from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import Parameter, Signature, substitute
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.typed import FunctionRef, Local
-from tlc.frontend.types import FunctionType
+from tlc.frontend.typed import FunctionRef, Local, TypeParam
+from tlc.frontend.types import STR, FunctionType, TensorType, Type
 
 
 @dataclass
@@ -42,6 +42,11 @@ class Site:
 
 class FunctionValue(ABC):
     name: str
+
+    @property
+    def is_service(self) -> bool:
+        """Whether the run time does it. Then it uses up no key, and is called once."""
+        return False
 
     @abstractmethod
     def signature(self, body: Body) -> Signature:
@@ -62,11 +67,25 @@ class FunctionValue(ABC):
 
 @dataclass(frozen=True)
 class DefinedFunction(FunctionValue):
+    """A definition. `said` is what the program says of the result, for a service that gives what is asked for (`is_open`)."""
+
     decl: FunctionDecl
+    said: Type | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.decl.name
+
+    @property
+    def is_service(self) -> bool:
+        return self.decl.is_service
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no argument says what the result is: `data.npy(path) as f32[n, 3]`."""
+        sig = self.decl.signature
+        result = sig.result if sig is not None and self.decl.is_service else None
+        return sig is not None and isinstance(result, TypeParam) and result not in [p.type for p in sig.params]
 
     def signature(self, body: Body) -> Signature:
         if self.decl.signature is None:
@@ -78,11 +97,32 @@ class DefinedFunction(FunctionValue):
         assert sig.result is not None
         for d in sig.fresh:
             site.binds.dims[d] = Dim.var(DimVar(d.name, site.span))
+        if self.is_open and isinstance(sig.result, TypeParam):
+            site.binds.types[sig.result] = self._open(site.span)
         result = substitute(sig.result, site.binds)
         for p in sig.type_params:
             if p not in site.binds.types:
                 raise fail("E0405", f"nothing fixes the type parameter `{p.name}` of `{self.name}`", site.span)
+        if self.decl.is_service:
+            return self._service(body, sig, site, result)
         return PendingCall(self.decl, dict(site.binds.types), tuple(site.args), tuple(site.functions), type=result, span=site.span)
+
+    def _open(self, span: Span) -> Type:
+        """The type that is said of the result, with dimensions that the run finds out; what is said of them is checked behind."""
+        if isinstance(self.said, TensorType):
+            return TensorType(self.said.elem, tuple(Dim.var(DimVar("?", span)) for _ in self.said.dims))
+        message = f"nothing says what `{self.name}` gives"
+        if self.said is not None:
+            message = f"`{self.name}` gives a tensor, `{self.said}` is none"
+        raise fail("E0405", message, span, help=f"say it: `{self.name}(...) as f32[n, 3]`")
+
+    def _service(self, body: Body, sig: Signature, site: Site, result: Type) -> typed.Expr:
+        """A call of a service of the run time. It stands where the program calls it, so that this is the place where it may stop; what a
+        type parameter stands for is told to it in front of the arguments.
+        """
+        body.act(self.name, site.span)
+        layouts = tuple(PendingLayout(site.binds.types[p], self.name, type=STR, span=site.span) for p in sig.type_params)
+        return typed.Extern(self.decl.name, (*layouts, *site.args), type=result, span=site.span)
 
     def default_scope(self, body: Body) -> FunctionDecl | None:
         return self.decl

@@ -7,6 +7,7 @@ plain functions have exactly one instance. The key of an instance is what it was
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from tlc.frontend.check.cells import NEVER, Pattern, tensor
 from tlc.frontend.check.flags import Main
 from tlc.frontend.check.functions import FunctionParameter
 from tlc.frontend.check.limits import MAX_DEPTH, MAX_LEAVES, is_large
+from tlc.frontend.check.own_rules import own_rule
 from tlc.frontend.check.pending import Closed
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import (
@@ -64,6 +66,7 @@ class Instances:
         self.by_key: dict[object, FunctionRef] = {}
         self.functions: dict[str, typed.Function] = {}
         self.taken: set[str] = set()
+        self.ruled: set[FunctionRef] = set()  # those with a derivative of their own
         self.queue: deque[Instance] = deque()
 
     # ------------------------------------------------------------ asking for instances
@@ -84,6 +87,8 @@ class Instances:
         if ref is None:
             parts = [_short(types[p]) for p in decl.signature.type_params] + [f.ref.name for f in functions.values()]
             ref = self.by_key[key] = FunctionRef(self._unique(decl.name + (f"[{', '.join(parts)}]" if parts else "")))
+            if decl.node.rule is not None:
+                self.ruled.add(ref)
             depth = (caller.depth if caller is not None else 0) + (1 if parts else 0)
             # Endless instances may double a type, or nest it deeper: that is seen here before the type itself is too large.
             if depth > MAX_DEPTH or any(is_large(t, MAX_LEAVES // 2, MAX_DEPTH // 2) for t in types.values()):
@@ -178,28 +183,50 @@ class Instances:
             scope.names[q.name] = Variable(local)
             body.natural.update(dims_of_type(type))
         if node.body is None:
-            self._extern(instance, decl, tuple(params), body)
+            self._foreign(instance, decl, tuple(params), body)
             return
         value = function_value(body, node)
-        self._finish(instance, (*params, *captured), body.result or UNIT, value, node.name_span, node.doc)
+        rule = self._rule(instance, params, body)
+        self._finish(instance, (*params, *captured), body.result or UNIT, value, node.name_span, node.doc, rule)
 
-    def _extern(self, instance: Instance, decl: FunctionDecl, params: tuple[Local, ...], body: Body) -> None:
+    def _rule(self, instance: Instance, params: Sequence[Local], of: Body) -> FunctionRef | None:
+        """The instance's own derivative, where its definition has one."""
+        decl = instance.decl
+        assert decl is not None
+        if decl.node.rule is None:
+            return None
+        assert of.result is not None
+        body = Body(self.session, decl.module, Scope(None, Kind.FUNCTION), returns=False)
+        body.natural.update(of.natural)
+        takes, value = own_rule(body, decl, params, _as_type(of.result))
+        ref = FunctionRef(self._unique(f"{instance.ref.name}.vjp"))
+        self._finish(replace(instance, ref=ref), takes, value.type, value, decl.node.rule.span, "")
+        return ref
+
+    def _foreign(self, instance: Instance, decl: FunctionDecl, params: tuple[Local, ...], body: Body) -> None:
         assert body.result is not None
         args = tuple(typed.Read(p, type=p.type, span=p.span) for p in params)
         type, span = _as_type(body.result), decl.node.span
-        call: typed.Expr = typed.Foreign(decl.node.name, args, type=type, span=span)
-        if decl.module.trusted:
-            call = typed.Extern(decl.name, args, type=type, span=span)
-        self._finish(instance, params, body.result, call, decl.node.name_span, decl.node.doc)
+        call = typed.Foreign(decl.node.name, args, type=type, span=span)
+        self._finish(instance, params, body.result, call, decl.node.name_span, decl.node.doc, self._rule(instance, params, body))
 
-    def _finish(self, instance: Instance, params: tuple[Local, ...], result: Pattern, value: typed.Expr, span: Span, doc: str) -> None:
+    def _finish(
+        self,
+        instance: Instance,
+        params: tuple[Local, ...],
+        result: Pattern,
+        value: typed.Expr,
+        span: Span,
+        doc: str,
+        rule: FunctionRef | None = None,
+    ) -> None:
         zonk = Zonk(self.session, instance)
         final = tuple(zonk.local(p) for p in params)
         type = zonk.type(_as_type(result))
         body = zonk.expr(value)
         if value.type is NEVER and isinstance(body, typed.Do):
             body = typed.Do(body.stmts, None, type=type, span=body.span)
-        self.functions[instance.ref.name] = typed.Function(instance.ref, final, type, body, span, doc)
+        self.functions[instance.ref.name] = typed.Function(instance.ref, final, type, body, span, doc, rule)
 
     # ------------------------------------------------------------ the result
 
@@ -226,10 +253,11 @@ class Instances:
 
 
 def callees(f: typed.Function) -> list[str]:
-    """The functions that a function mentions, in order, each once."""
+    """The functions that a function mentions, in order, each once, and its rule."""
     from tlc.frontend.check.outline import walk
 
-    return list(dict.fromkeys(n.callee.name for n in walk(f.body) if isinstance(n, typed.Call | typed.Grad)))
+    found = [n.callee.name for n in walk(f.body) if isinstance(n, typed.Call | typed.Grad | typed.Jvp)]
+    return list(dict.fromkeys(found + ([f.rule.name] if f.rule is not None else [])))
 
 
 def erase(type: Type) -> object:

@@ -176,7 +176,7 @@ def power(body: Body, base: typed.Expr, exponent: typed.Expr, node: ast.Binary) 
             raise fail("E0305", "an integer to a negative power is no integer", node.right.span, help="convert the base with `f32(...)`")
 
         def make(values: list[typed.Expr]) -> typed.Expr:
-            return _multiplications(values[0], n, span, node.op_span)
+            return _multiplications(body, values[0], n, span, node.op_span)
 
         def lifted(values: list[typed.Expr]) -> typed.Expr:
             return over_dims(body, [Operand(values[0], 0, "x")], make, span, "`**`")
@@ -197,8 +197,8 @@ def power(body: Body, base: typed.Expr, exponent: typed.Expr, node: ast.Binary) 
     return scalar_op(body, "pow", (base, exponent), span, node.op_span, "`**`")
 
 
-def _multiplications(x: typed.Expr, n: int, span: Span, op_span: Span) -> typed.Expr:
-    """The products of `powi` in the prelude, for a known exponent: squares, low bit first."""
+def _multiplications(body: Body, x: typed.Expr, n: int, span: Span, op_span: Span) -> typed.Expr:
+    """The products of `powi` in the prelude, for a known exponent: squares, low bit first; and the reciprocal of that."""
     assert isinstance(x.type, TensorType)
     elem = elem_of(x.type)
     try:
@@ -207,7 +207,7 @@ def _multiplications(x: typed.Expr, n: int, span: Span, op_span: Span) -> typed.
         raise fail("E0304", f"`**` does not take `{x.type}`", op_span) from None
     type = tensor(elem)
     binds = Bindings()
-    base = binds.keep(x, "x")
+    x = base = binds.keep(x, "x")
     result: typed.Expr | None = None
     bits = abs(n)
     while bits:
@@ -221,5 +221,6 @@ def _multiplications(x: typed.Expr, n: int, span: Span, op_span: Span) -> typed.
     if result is None:
         result = PendingConst(1, type=type, span=span)
     if n < 0:
-        result = op("div", (PendingConst(1, type=type, span=span), result), type, span)
+        helper = DefinedFunction(body.session.helper("prelude", "powi_reciprocal"))
+        result = apply(body, helper, [result, x, PendingConst(-n, type=type, span=span)], {}, span)
     return binds.wrap(result)

@@ -25,7 +25,7 @@ def close(zonk: Zonk, outline: Outline) -> Closed:
     """The function for an outline, and its captures as expressions where the outline stands."""
     params = tuple(zonk.local(p) for p in outline.params)
     body = zonk.expr(outline.body)
-    direct = _direct(params, body)
+    direct = _direct(zonk, params, body)
     if direct is not None:
         return direct
     captures, bound = _free_locals(params, body)
@@ -42,9 +42,13 @@ def close(zonk: Zonk, outline: Outline) -> Closed:
     return Closed(ref, values)
 
 
-def _direct(params: tuple[typed.Local, ...], body: typed.Expr) -> Closed | None:
-    """The function itself, where the body is a call of it with exactly these parameters and then captured variables."""
+def _direct(zonk: Zonk, params: tuple[typed.Local, ...], body: typed.Expr) -> Closed | None:
+    """The function itself, where the body is a call of it with exactly these parameters and then captured variables. One whose derivative
+    is not that of its body is called.
+    """
     if not isinstance(body, typed.Call) or len(body.args) < len(params):
+        return None
+    if body.again or body.callee in zonk.session.instances.ruled:
         return None
     if not all(isinstance(a, typed.Read) for a in body.args):
         return None

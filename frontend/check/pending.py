@@ -56,6 +56,24 @@ class PendingGrad(typed.Expr):
 
 
 @dataclass(frozen=True)
+class PendingJvp(typed.Expr):
+    """`typed.Jvp` of a function value."""
+
+    function: Outline
+    args: tuple[typed.Expr, ...]
+    tangents: tuple[typed.Expr, ...]
+    wrt: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PendingCheckpoint(typed.Expr):
+    """A `typed.Call` of a function value that a derivative runs again."""
+
+    function: Outline
+    args: tuple[typed.Expr, ...]
+
+
+@dataclass(frozen=True)
 class PendingConst(typed.Expr):
     """A number whose element type is still open. It is converted, and its range checked, when that is known."""
 
@@ -69,3 +87,11 @@ class PendingRandom(typed.Expr):
     name: str
     key: typed.Expr
     counter: typed.Expr
+
+
+@dataclass(frozen=True)
+class PendingLayout(typed.Expr):
+    """What a service must know of a value that consists of leaves: see `leaves.py`. `service` is who asks."""
+
+    of: Type
+    service: str

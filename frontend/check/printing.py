@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from tlc.frontend import ast, typed
+from tlc.frontend.check.arguments import split_arguments
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import str_const, unit
 from tlc.frontend.check.cells import NEVER, Cell, elem_of
-from tlc.frontend.check.habits import argument_help
 from tlc.frontend.check.report import fail
 from tlc.frontend.typed import leaf_types
 from tlc.frontend.types import STR, UNIT, Elem, Type
@@ -62,16 +62,18 @@ def _check_spec(type: Type, spec: str, node: ast.Hole) -> None:
 
 
 def print_(body: Body, node: ast.Call) -> typed.Expr:
-    """`print(a, b)`: its arguments with blanks between."""
-    if body.pure:
-        raise fail("E0507", "`print` cannot stand in a comprehension", node.span, help="use a `for` loop")
+    """`print(a, b)`: its arguments with blanks between, and a newline. `print(a, end = "")` ends with another text."""
+    body.act("print", node.span)
+    args, named = split_arguments(node, "print", ("end",))
     pieces: list[str | typed.Hole] = []
-    for k, a in enumerate(node.args):
-        if a.name:
-            raise fail("E0401", f"`print` has no parameter `{a.name}`", a.span, help=argument_help(a.name, ()))
+    for k, a in enumerate(args):
         if k:
             pieces.append(" ")
-        pieces.append(typed.Hole(printable(body, a.value), ""))
+        pieces.append(typed.Hole(printable(body, a), ""))
+    if "end" in named:
+        pieces.append(typed.Hole(text_of(body, named["end"]), ""))
+        whole = typed.Format(tuple(pieces), type=STR, span=node.span)
+        return typed.Extern("put", (whole,), type=UNIT, span=node.span)
     first = pieces[0] if len(pieces) == 1 else None
     if isinstance(first, typed.Hole) and first.value.type == STR:
         value = first.value

@@ -1,4 +1,7 @@
-"""Reductions as functions: `sum(x)`, `max(x, axis = -1)`, over structs too; `max(a, b)` and `min(a, b)` element by element."""
+"""Reductions as functions: `sum(x)`, `max(x, axis = -1)`, over structs too; `max(a, b)` and `min(a, b)` element by element.
+
+`variance` and `std` are functions of the library of one row, here of the elements along the axes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check.apply import apply, argument
 from tlc.frontend.check.arguments import literal_int, split_arguments
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.build import Bindings, comp, dim_value, extent_range, index, op, part, read
+from tlc.frontend.check.build import Bindings, comp, dim_value, extent_range, index, op, over, part, read
 from tlc.frontend.check.cells import NUMS, Cell, could_be, elem_of, is_real, tensor, unify_elem
 from tlc.frontend.check.comprehensions import ARG, LOGICAL, reduction
 from tlc.frontend.check.dimension import dims_of_value
@@ -87,6 +90,31 @@ def reduce_tensor(body: Body, name: str, value: typed.Expr, axes: tuple[int, ...
         return value
     reduced = reduction(name, ranges, element, "lanes", span)
     return binds.wrap(comp([extent_range(outer_locals[k], dims[k], span) for k in outer], tuple(dims[k] for k in outer), reduced, span))
+
+
+def spread(body: Body, node: ast.Call) -> typed.Expr:
+    """`variance(x)` or `std(x)`, with an axis too: that of the rows which the elements along the axes are."""
+    assert isinstance(node.callee, ast.Name)
+    name, span = node.callee.name, node.span
+    positional, named = split_arguments(node, name, ("axis",))
+    if len(positional) != 1:
+        raise fail("E0401", f"`{name}` takes one value; an axis is given by name", span, help=f"write `{name}(x, axis = 0)`")
+    value = argument(body, positional[0])
+    if not isinstance(value.type, TensorType) or not value.type.dims:
+        raise fail("E0304", f"`{name}` reduces a tensor, found `{value.type}`", value.span)
+    dims, elem = dims_of_value(value), elem_of(value.type)
+    axes = _axes(body, named["axis"], len(dims)) if "axis" in named else tuple(range(len(dims)))
+    outer = [k for k in range(len(dims)) if k not in axes]
+    order = [*outer, *sorted(axes)]
+    binds = Bindings()
+    if order != sorted(order):
+        kept = binds.keep(value, "x")
+        places = [order.index(k) for k in range(len(dims))]
+        value = over(tuple(dims[k] for k in order), span, lambda i: index(kept, tuple(i[p] for p in places)))
+    if len(axes) != 1:
+        rows = (*(dims[k] for k in outer), product(tuple(dims[k] for k in axes)))
+        value = typed.Reshape(value, False, type=tensor(elem, rows), span=span)
+    return binds.wrap(apply(body, DefinedFunction(body.session.helper("arrays", f"row_{name}")), [value], {}, span))
 
 
 # ---------------------------------------------------------------- structs

@@ -34,6 +34,11 @@ class FunctionDecl:
     module: ModuleScope
     signature: Signature | None = None
 
+    @property
+    def is_service(self) -> bool:
+        """Whether the run time does it: an `extern fn` of the standard library."""
+        return self.node.extern and self.module.trusted
+
 
 @dataclass(eq=False)
 class StructEntity:

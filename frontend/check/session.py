@@ -137,15 +137,15 @@ class Session:
             found = self.prelude.names.get(first)
             if isinstance(found, Namespace):
                 found = None
-        if found is None and first in modules.REEXPORTED and module.name != modules.REEXPORTED[first]:
-            home = self.library(modules.REEXPORTED[first])
+        if found is None and modules.reexported().get(first, module.name) != module.name:
+            home = self.library(modules.reexported()[first])
             found = home.names.get(first) if home is not None else None
         for name in path[1:]:
             if not isinstance(found, Namespace):
                 return None
             member = found.module.names.get(name)
             if member is None:
-                always = self.prelude is not None and name in self.prelude.names
+                always = name in modules.reexported() or (self.prelude is not None and name in self.prelude.names)
                 help = habits.FUNCTIONS.get(name) or near(name, list(found.module.names))
                 help = f"`{name}` is always there: write it without `{first}.`" if always else help
                 raise fail("E0204", f"`{first}` has no `{name}`", span, help=help)

@@ -7,7 +7,7 @@ from tlc.frontend.check import keys
 from tlc.frontend.check.blocks import as_unit, check_block, check_statements, condition, ending, if_statement
 from tlc.frontend.check.body import Body, Loop, statement
 from tlc.frontend.check.build import Bindings, dim_value, do, index, int_const, part, read, unit
-from tlc.frontend.check.callee import function_of
+from tlc.frontend.check.callee import function_of, open_function
 from tlc.frontend.check.cells import NEVER, Mismatch, Pattern
 from tlc.frontend.check.dimension import BodyContext, dim_of, is_i64, need_i64
 from tlc.frontend.check.flexible import Flexible, renewed
@@ -118,7 +118,10 @@ def _binding(body: Body, node: ast.Binding) -> list[typed.Stmt]:
             function, copies = function.captured(body)
             body.bind(node.target.name, FunctionName(function))
             return copies
-    value = body.expr(node.value)
+    if node.type is not None and open_function(body, node.value) is not None:
+        value = body.expr(ast.As(node.value, node.type, span=node.value.span))
+    else:
+        value = body.expr(node.value)
     if value.type in (UNIT, NEVER):
         raise fail("E0503", "this has no value to bind", node.value.span)
     binds = Bindings()
@@ -314,9 +317,9 @@ def for_(body: Body, node: ast.For) -> list[typed.Stmt]:
             sequence = node.sequence
             if isinstance(sequence, ast.Progress):
                 label = text_of(body, sequence.label) if sequence.label is not None else text_of(body, ast.Str(("",), span=sequence.span))
-                loop = _for_range(body, node, sequence.range, label)
+                loop = _for_range(body, node, sequence.range, label, sequence.note)
             elif isinstance(sequence, ast.RangeExpr):
-                loop = _for_range(body, node, sequence, None)
+                loop = _for_range(body, node, sequence)
             else:
                 loop = _for_rows(body, node, sequence)
             return [*loop, *renewed(body, node.body, node.span)]
@@ -327,7 +330,10 @@ def for_(body: Body, node: ast.For) -> list[typed.Stmt]:
             raise Failed from None
 
 
-def _for_range(body: Body, node: ast.For, r: ast.RangeExpr, label: typed.Expr | None) -> list[typed.Stmt]:
+def _for_range(
+    body: Body, node: ast.For, r: ast.RangeExpr, label: typed.Expr | None = None, said: ast.Expr | None = None
+) -> list[typed.Stmt]:
+    """A loop over a range; `label` and `said` are the label and the note of a progress bar."""
     if label is not None and body.pure:
         raise fail("E0507", "`progress` cannot stand in a comprehension", node.sequence.span)
     lo = need_i64(body.expr(r.lo), "the start of a range")
@@ -346,9 +352,14 @@ def _for_range(body: Body, node: ast.For, r: ast.RangeExpr, label: typed.Expr | 
         first, last = last + one, first + one
     known = forward or backward
     mark = keys.Mark()
+    note = None
+    if said is not None:
+        before = renewed(body, node.body, said.span)  # it sees what the body assigned, but not the number of the loop
+        with keys.repeated(body, "loop", "", mark):
+            note = do(before, text_of(body, said))
     local = body.index(node.target.name, node.target.span, first if known else None, last if known else None)
     body.declare(local)
-    return [typed.For(local, lo, hi, step, _loop_body(body, node.body, [], local.name, mark), label, span=node.span)]
+    return [typed.For(local, lo, hi, step, _loop_body(body, node.body, [], local.name, mark), label, note, span=node.span)]
 
 
 def _for_rows(body: Body, node: ast.For, sequence: ast.Expr) -> list[typed.Stmt]:

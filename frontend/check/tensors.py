@@ -8,8 +8,8 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check.apply import argument
 from tlc.frontend.check.arguments import literal_int, need_tensor, split_arguments, values
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.build import Bindings, convert, dim_value, if_, index, int_const, op, over, subtract
-from tlc.frontend.check.cells import NUMS, Cell, Mismatch, elem_of, tensor, unify
+from tlc.frontend.check.build import Bindings, after, convert, dim_value, if_, index, int_const, op, over, part, subtract
+from tlc.frontend.check.cells import NUMS, Cell, Mismatch, elem_of, is_real, tensor, unify
 from tlc.frontend.check.dimension import check_natural, dims_of_value, extent_of
 from tlc.frontend.check.lifting import Operand, over_dims
 from tlc.frontend.check.pending import PendingConst
@@ -18,6 +18,7 @@ from tlc.frontend.check.signature import is_tree
 from tlc.frontend.check.zonk import fits
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
+from tlc.frontend.source import Span
 from tlc.frontend.typed import with_dims
 from tlc.frontend.types import BOOL, Elem, StructType, TensorType, TupleType
 
@@ -91,6 +92,34 @@ def full(body: Body, node: ast.Call) -> typed.Expr:
     return binds.wrap(over(dims, node.span, lambda _: value))
 
 
+def ranks(body: Body, node: ast.Call) -> typed.Expr:
+    """`__ranks(m)`: a struct or tuple like `m`, in which each real leaf says in all its elements how many dimensions it has.
+
+    The dimensions of a struct array are not the leaf's: `w: f32[I, O]` of a `Linear[L]` has 2. Leaves that are not real stay.
+    """
+    (model,) = values(body, node, "__ranks", 1, 1)
+    binds = Bindings()
+    kept = binds.keep(model, "model")
+    return binds.wrap(_ranks(kept, 0, node.span))
+
+
+def _ranks(e: typed.Expr, outer: int, span: Span) -> typed.Expr:
+    """`outer`: how many dimensions of a leaf are those of the struct arrays around it."""
+    match e.type:
+        case TupleType():
+            return typed.Tuple(tuple(_ranks(part(e, k), outer, span) for k in range(len(e.type.items))), type=e.type, span=span)
+        case StructType():
+            arrays = len(e.type.dims)
+            parts = tuple(part(e, k) if f.hidden else _ranks(part(e, k), arrays, span) for k, f in enumerate(e.type.decl.fields))
+            return typed.Struct(parts, type=e.type, span=span)
+        case TensorType() if is_real(e.type):
+            rank = len(e.type.dims) - outer
+            type = tensor(elem_of(e.type))
+            return over(e.type.dims, span, lambda _: PendingConst(rank, type=type, span=span))
+        case _:
+            return e
+
+
 # ---------------------------------------------------------------- reshaping
 
 
@@ -102,7 +131,7 @@ def length(body: Body, node: ast.Call) -> typed.Expr:
     dims = dims_of_value(x)
     if not dims:
         raise fail("E0402", f"`len` takes a tensor, found `{x.type}`", x.span)
-    return dim_value(dims[0], node.span)
+    return after(x, dim_value(dims[0], node.span), dims[:1])
 
 
 def reshape(body: Body, node: ast.Call) -> typed.Expr:
@@ -112,6 +141,9 @@ def reshape(body: Body, node: ast.Call) -> typed.Expr:
         raise fail("E0401", "`reshape` takes a tensor and dimensions", node.span)
     x = argument(body, positional[0])
     type = need_tensor(x, "`reshape`")
+    if not type.dims:  # a number is no array that could be seen in another shape: it becomes one of one element
+        type = tensor(elem_of(type), (Dim.const(1),))
+        x = typed.Rows((x,), type=type, span=node.span)
     binds = Bindings()
     x = binds.keep(x, "x")
     total = product(type.dims)

@@ -6,6 +6,8 @@ other near name.
 
 from __future__ import annotations
 
+import re
+
 from tlc.frontend import ast, modules
 from tlc.frontend.check import habits
 from tlc.frontend.check.body import Body
@@ -19,6 +21,7 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import StructType, TensorType
 
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between the words of a struct's name
 SHORT = 60  # the longest text of the source that a help repeats
 
 
@@ -81,7 +84,7 @@ def no_function(body: Body, node: ast.Call) -> Failed:
 def _help(body: Body, name: str, table: dict[str, str]) -> str:
     own = [*body.scope.all_names(), *body.module.names]
     prelude = body.session.prelude
-    others = [*own, *BUILTINS, *TRANSFORMS, *ELEMS, *(prelude.names if prelude is not None else ())]
+    others = [*own, *BUILTINS, *TRANSFORMS, *ELEMS, *modules.reexported(), *(prelude.names if prelude is not None else ())]
     if name in modules.library_names():
         return f"write `use {name}` at the top of the file"
     return near(name, own, 0.8) or table.get(name) or near(name, others)
@@ -90,7 +93,7 @@ def _help(body: Body, name: str, table: dict[str, str]) -> str:
 def _always_there(body: Body, name: str) -> bool:
     """A function that needs no module."""
     prelude = body.session.prelude
-    known = name in BUILTINS or name in TRANSFORMS or name in modules.REEXPORTED
+    known = name in BUILTINS or name in TRANSFORMS or name in modules.reexported()
     return known or (prelude is not None and isinstance(prelude.names.get(name), FunctionDecl))
 
 
@@ -111,12 +114,16 @@ def _turned(callee: ast.Field, node: ast.Call) -> str:
 
 
 def _layer(body: Body, callee: ast.Field, type: object, node: ast.Call) -> str:
-    """`m.hidden(x)` as `nn.linear(m.hidden, x)`: the function that has the struct's name in small letters."""
+    """`m.hidden(x)` as `nn.linear(m.hidden, x)`: the function that has the struct's name in small letters, `lstm_cell` of `LstmCell`."""
     if not isinstance(type, StructType):
         return ""
     *module, name = type.decl.name.split(".")
-    known = body.session.member(module[0], name.lower()) if module else isinstance(body.module.names.get(name.lower()), FunctionDecl)
-    function = ".".join([*module, name.lower()]) if known else "f"
+    spellings = (name.lower(), _WORD.sub("_", name).lower())
+
+    def known(name: str) -> bool:
+        return body.session.member(module[0], name) if module else isinstance(body.module.names.get(name), FunctionDecl)
+
+    function = next((".".join([*module, s]) for s in spellings if known(s)), "f")
     args = ", ".join(_text(s) for s in (callee.span, *(a.value.span for a in node.args)))
     return f"a struct holds data, and functions take it: `{function}({args})`"
 

@@ -14,10 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tlc.frontend import typed
+from tlc.frontend.check.build import str_const
 from tlc.frontend.check.cells import NEVER, Cell, elem_of
 from tlc.frontend.check.dimension import dim_of
+from tlc.frontend.check.leaves import layout, named_leaves
 from tlc.frontend.check.outline import close
-from tlc.frontend.check.pending import Closed, Outline, PendingCall, PendingConst, PendingGrad, PendingRandom
+from tlc.frontend.check.pending import (
+    Closed,
+    Outline,
+    PendingCall,
+    PendingCheckpoint,
+    PendingConst,
+    PendingGrad,
+    PendingJvp,
+    PendingLayout,
+    PendingRandom,
+)
 from tlc.frontend.check.report import Failed, fail, unsupported
 from tlc.frontend.dims import Dim
 from tlc.frontend.narrow_reals import NARROW, nearest
@@ -89,6 +101,15 @@ class Zonk:
         closed = self.close(e.function)
         return typed.Grad(closed.ref, self.node(e.args) + closed.captures, e.wrt, e.many, e.value, type=self.type(e.type), span=e.span)
 
+    def _jvp(self, e: PendingJvp) -> typed.Expr:
+        closed = self.close(e.function)
+        args = self.node(e.args) + closed.captures
+        return typed.Jvp(closed.ref, args, self.node(e.tangents), e.wrt, type=self.type(e.type), span=e.span)
+
+    def _checkpoint(self, e: PendingCheckpoint) -> typed.Expr:
+        closed = self.close(e.function)
+        return typed.Call(closed.ref, self.node(e.args) + closed.captures, again=True, type=self.type(e.type), span=e.span)
+
     def _const(self, e: PendingConst) -> typed.Expr:
         type = self.type(e.type)
         assert isinstance(type, TensorType)
@@ -107,6 +128,14 @@ class Zonk:
         ref = self.session.instances.request(decl, {}, {}, self.instance, e.span)
         call = typed.Call(ref, (self.expr(e.key), self.expr(e.counter)), type=drawn, span=e.span)
         return call if drawn == type else typed.Op("convert", (call,), type=type, span=e.span)
+
+    def _layout(self, e: PendingLayout) -> typed.Expr:
+        type = self.type(e.of)
+        for name, leaf in named_leaves(type):
+            if leaf.elem is Elem.STR:
+                where = "" if isinstance(type, TensorType) else f", and `{name}` of `{type}` is text"
+                raise fail("E0411", f"`{e.service}` takes numbers, bools and keys{where}", e.span, f"this is `{type}`")
+        return str_const(layout(type), e.span)
 
     def _op(self, e: typed.Op) -> typed.Expr:
         type = self.type(e.type)
@@ -146,8 +175,11 @@ _NODES = (typed.Expr, typed.Stmt, typed.Range, typed.Hole, typed.PartStep, typed
 _SPECIAL: dict[type, Callable[[Zonk, Any], Any]] = {
     PendingCall: Zonk._call,
     PendingGrad: Zonk._grad,
+    PendingJvp: Zonk._jvp,
+    PendingCheckpoint: Zonk._checkpoint,
     PendingConst: Zonk._const,
     PendingRandom: Zonk._random,
+    PendingLayout: Zonk._layout,
     typed.Op: Zonk._op,
 }
 

@@ -305,7 +305,7 @@ class _Region:
                 assert isinstance(number, int)
                 self.builder.readers.add(instr)
                 self.values[instr.result] = self.builder.view(instr.operands[0]).shape[number]
-            case "stop_grad" if instr.result.type.rank == 0:
+            case "stop_grad" | "barrier" if instr.result.type.rank == 0:
                 self.values[instr.result] = self.value(instr.operands[0])
             case "reduce":
                 self.reduce(instr)

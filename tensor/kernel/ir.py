@@ -5,8 +5,8 @@ kind; a kind promises that the order does not matter (`vector`, `parallel`) or a
 promises it wrongly is caught by comparing a backend with the interpreter.
 
 Buffers. `global` ones are parameters, row-major and contiguous; `local` ones are declared in the body, have
-constant shapes and are meant for registers: their indices must become constants once `unroll` loops are unrolled and
-`vector` loops are vectors, so that a backend keeps them in (vector) registers.
+constant shapes and are meant for registers: where all their indices become constants once `unroll` loops are unrolled and
+`vector` loops are vectors, a backend keeps them in (vector) registers, else on the stack.
 
 Every index expression is `i64`. Reals never contract or reassociate: a fused multiply-add is the op `fma`.
 """

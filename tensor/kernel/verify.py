@@ -11,8 +11,8 @@
     lets, stores and nested unroll loops or conditions that hold no other loop; if its bounds are constant, they span at most the width.
     A parallel loop stands in no other loop, says what an iteration costs, uses no local buffer from outside, and is in no kernel
     that can fail.
- 6. Indices of local buffers are made of constants and of the variables of unroll loops and of vector loops that start at a constant, so
-    that a local buffer can live in registers.
+ 6. Indices of local buffers load nothing. (Where they become constants when unroll loops are written out and vector loops are vectors, the
+    buffer can live in registers, else on the stack.)
  7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
  8. The guard of a load is a bool, and its buffer is global.
 """
@@ -40,7 +40,6 @@ class _Verifier:
         self.seen: set[str] = set()
         self.scope: dict[str, Var | Buffer] = {}
         self.depth = 0  # loops around
-        self.constant: set[str] = set()  # variables that become constants or lanes: unroll and vector loops
 
     def fail(self, message: str) -> InternalError:
         return InternalError(f"{message}\n{print_kernel(self.kernel)}", f"kernel {self.kernel.name}")
@@ -119,14 +118,11 @@ class _Verifier:
         match s.kind:
             case Kind.UNROLL:
                 self.check(fixed, f"unroll loop `{name}` has bounds that are not constant")
-                self.constant.add(name)
             case Kind.VECTOR:
                 self.check(s.width >= 1 and s.step == 1, f"vector loop `{name}` has width {s.width} and step {s.step}")
                 self.check(not vector, f"vector loop `{name}` stands in a vector loop")
                 if isinstance(s.start, Const) and isinstance(s.stop, Const):
                     self.check(s.stop.value - s.start.value <= s.width, f"vector loop `{name}` spans more than its width")
-                if isinstance(s.start, Const):
-                    self.constant.add(name)
             case _:
                 self.check(not vector, f"loop `{name}` stands in a vector loop")
         before = dict(self.scope)
@@ -152,8 +148,8 @@ class _Verifier:
             self.expr(i)
             self.check(i.elem is Elem.I64, f"an index of `{b.name}` is not an i64: {print_expr(i)}")
             if b.space is Space.LOCAL:
-                fixed = all(isinstance(x, Const | Op) or (isinstance(x, Var) and x.name in self.constant) for x in subexpressions(i))
-                self.check(fixed, f"an index of local `{b.name}` does not become constant: {print_expr(i)}")
+                loads = any(isinstance(x, Load | Apply) for x in subexpressions(i))
+                self.check(not loads, f"an index of local `{b.name}` loads: {print_expr(i)}")
 
     def expr(self, e: Expr) -> None:
         match e:

@@ -38,7 +38,6 @@ from tlc.backends.llvm import jit
 from tlc.backends.llvm.kernel import print_kernel
 from tlc.backends.llvm.pool import pool
 from tlc.backends.runtime.native import Context
-from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
@@ -61,7 +60,6 @@ TARGETS = (Target(16, 16, 64), Target(), Target(64, 32, 4 << 10), Target(32, 16,
 THREADS = 3
 ROUNDS = 2  # sizes a module is run with, at most; adverse only with the first
 GRADIENTS = 16  # every so many cases one is a gradient
-UNSUPPORTED = "E0960"  # derivatives that there are not
 PATIENCE = 30.0  # seconds for a module that is being made smaller
 PAGE = mmap.PAGESIZE
 SLOT = 64 * PAGE
@@ -371,12 +369,7 @@ class Campaign:
         for seed in seeds:
             try:
                 with faults_of("generator and optimizer"):
-                    try:
-                        case = case_of(seed)
-                    except CompileError as e:
-                        if e.diagnostics[0].code != UNSUPPORTED:
-                            raise
-                        continue
+                    case = case_of(seed)
                 work += [(seed, low) for low in lowered(case, seed)]
             except Fault as fault:
                 self.faults.append((seed, fault))

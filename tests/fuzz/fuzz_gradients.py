@@ -1,23 +1,29 @@
-"""Random differentiable functions, and programs that print their gradients beside central differences.
+"""Random differentiable functions, and programs that print their derivatives beside what differences need.
 
-    f                 a scalar of f64 parameters (scalars, tensors, structs): loops, branches, comprehensions, updates, gathers, calls
-    grad              value_and_grad(f)(..., wrt = ...)
-    differences       (f(x + h e) - f(x - h e)) / 2 h for every element, with two steps h, in TL too
+    f            a scalar of f64 parameters (scalars, tensors, structs): loops, branches, recursion, comprehensions, updates, gathers, calls
+    gradient     value_and_grad(f)(..., wrt = ...), by leaf of the parameters
+    slope        for every element e of a leaf: f at x - H e, x - h e, x, x + h e, x + H e
+    forward      jvp(f)(x, gradient) and the gradient's own square, which must be equal
+    hessian      of a vector: the matrix
+    turn         for every element of that vector: the gradient at the same five places
 
-What is not smooth is rare enough not to matter: a comparison of two computed numbers, a maximum of two. Where the two steps give
-different differences the function is not smooth at that point, and nothing follows.
+What is not smooth is rare enough not to matter: a comparison of two computed numbers, a maximum of two. `compare_gradients.py` sees from the five
+values whether a function is smooth there; where it is not, nothing follows.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from fuzz_expressions import GENERICS, Profile
 from fuzz_programs import Generator, Program
 from fuzz_types import Dim, E, Scope, Struct, Tensor, Tuple, Type, Var, leaves
 
-STEPS = (1e-5, 3e-6)
+STEPS = (4e-5, 1e-5)  # H and h
+DIFFERENCES = "#"  # before a line of the generator: it belongs to differences
+FEW = 3  # elements of a vector of which the second derivatives are asked for
 SMOOTH = ("add", "sub", "mul", "add", "sub", "mul", "max", "min")
 FUNCTIONS = {  # bounded, and with bounded derivatives
     "sin": "sin({})", "cos": "cos({})", "tanh": "tanh({})", "sigmoid": "sigmoid({})", "erf": "erf({})",
@@ -90,20 +96,11 @@ class GradientGenerator(Generator):
         return super().compound_op(elem, e) if elem != "f64" else (self.rng.choice(("add", "sub", "mul")), e)
 
     def conversion(self, scope: Scope, elem: str, depth: int) -> E | None:
-        """Reals do not become integers: that is not smooth."""
-        if elem == "f64":
-            return super().conversion(scope, elem, depth)
-        return None
+        """Reals do not become integers: that is not smooth. Integers become small reals: beside large ones no difference is seen."""
+        return small(super().conversion(scope, elem, depth)) if elem == "f64" else None
 
     def convert_all(self, scope: Scope, type: Tensor, depth: int) -> E | None:
-        return super().convert_all(scope, type, depth) if type.elem == "f64" else None
-
-    def fill(self, scope: Scope, depth: int) -> None:
-        """No loops inside of comprehensions, whose derivatives are still to come."""
-        if scope.level == 0 or self.chance(0.1):
-            super().fill(scope, depth)
-        elif self.chance(0.5):
-            self.binding(scope, "let", depth)
+        return small(super().convert_all(scope, type, depth)) if type.elem == "f64" else None
 
     # ------------------------------------------------------------ the program
 
@@ -112,14 +109,14 @@ class GradientGenerator(Generator):
         if self.profile.structs:
             self.structs.append(self.declaration())
             tl.append(str(self.structs[-1]))
-        for _ in range(self.rng.choice((0, 0, 1, 2))):
-            self.function()
+        for _ in range(self.rng.choice((0, 1, 1, 2))):
+            self.recursive() if self.chance(0.4) else self.function()
             tl += self.tl
             self.tl, self.py = [], []
         tl += self.objective()
-        tl += self.check_main()
+        main = self.check_main()
         tl += [GENERICS[g][0] for g in sorted(self.generics)]
-        return Program("\n".join(tl) + "\n", "")
+        return Program("\n".join([*tl, *(line for line, _ in main)]) + "\n", "\n".join([*tl, *(line for line, short in main if short)]) + "\n")
 
     def objective(self) -> list[str]:
         """`fn f(...) -> f64`"""
@@ -194,39 +191,62 @@ class GradientGenerator(Generator):
             case Struct():
                 return f"{type.declaration.name}({', '.join(f'{n} = {self.value(t)}' for n, t in type.fields)})"
 
-    def check_main(self) -> list[str]:
+    def check_main(self) -> list[tuple[str, bool]]:
+        """The lines, and which of them are there in the short form, which has no differences."""
         lines = [f"let {self.size_name} = opaque({self.rng.randint(1, 3)}, 1)"] if self.size_name else []
         lines += [f"let {x}: {t} = {self.value(t)}" for x, t in self.all_params]
-        names = ", ".join(x for x, _ in self.active)
-        given = ", ".join(x for x, _ in self.all_params)
         if not self.active:
-            return ["fn main() { }"]
-        wrt = f"({names})" if len(self.active) > 1 else names
-        lines.append(f"let (value, gradient) = value_and_grad(f)({given}, wrt = {wrt})")
+            return [("fn main() { }", True)]
+        names = ", ".join(x for x, _ in self.active)
+        many = len(self.active) > 1
+        objective = f"(fn({names}) => {self.at()})"
+        lines.append(f"let (value, gradient) = value_and_grad(f)({', '.join(x for x, _ in self.all_params)}, wrt = {f'({names})' if many else names})")
         lines.append('print("value {value:.17g}")')
         for k, (x, t) in enumerate(self.active):
-            gradient = f"gradient[{k}]" if len(self.active) > 1 else "gradient"
+            gradient = f"gradient[{k}]" if many else "gradient"
             for path, leaf in real_leaves(t):
                 lines.append(f'print("gradient {x}{path} {{{gradient}{path}:.17g}}")')
-                for h in STEPS:
-                    lines += self.differences(x, path, leaf, given, h)
-        return ["fn main() {", *(f"  {line}" for line in lines), "}"]
+                lines += self.elements(x, path, leaf, "slope", lambda at: f"f({at})", "")
+        lines.append(f"let (_, along) = jvp{objective}({f'({names})' if many else names}, gradient)")
+        squares = [
+            f"sum(square({gradient}))" if leaf.dims else f"square({gradient})"
+            for k, (_, t) in enumerate(self.active)
+            for path, leaf in real_leaves(t)
+            for gradient in [f"gradient{f'[{k}]' if many else ''}{path}"]
+        ]
+        lines.append(f'print("forward {{along:.17g}} {{{" + ".join(squares)}:.17g}}")')
+        vectors = [(x, t) for x, t in self.active if isinstance(t, Tensor) and len(t.dims) == 1 and not t.dims[0].name and t.dims[0].plus <= FEW]
+        if vectors and self.chance(0.5):
+            x, t = self.rng.choice(vectors)
+            lines.append(f'print("hessian {x} {{hessian(fn({x}) => {self.at()})({x}):.17g}}")')
+            lines += self.elements(x, "", t, "turn", lambda at: f"grad(fn({x}) => {self.at()})({at})", x)
+        short = [not line.startswith(DIFFERENCES) for line in lines]
+        main = [(f"  {line.removeprefix(DIFFERENCES)}", kept) for line, kept in zip(lines, short, strict=True)]
+        return [("fn square(x: f64) -> f64 = x * x", True), ("fn main() {", True), *main, ("}", True)]
 
-    def differences(self, x: str, path: str, leaf: Tensor, given: str, h: float) -> list[str]:
+    def at(self, **other: str) -> str:
+        """`f` of its parameters, some replaced by others."""
+        return f"f({', '.join(other.get(x, x) for x, _ in self.all_params)})"
+
+    def elements(self, x: str, path: str, leaf: Tensor, word: str, of: Callable[[str], str], only: str) -> list[str]:
+        """For each element of a leaf, a line with values of `of` where it is less and more. With `only`, `of` takes that parameter alone."""
         indices = [self.name("k") for _ in leaf.dims]
-        at = f"{x}_{{}}{path}" + (f"[{', '.join(indices)}]" if indices else "")
-        plus = ", ".join(f"{x}_plus" if g == x else g for g in given.split(", "))
-        minus = ", ".join(f"{x}_minus" if g == x else g for g in given.split(", "))
-        d = self.name("d")
-        target = d + (f"[{', '.join(indices)}]" if indices else "")
-        inner = [f"var {x}_plus = {x}", f"{at.format('plus')} += {h!r}", f"var {x}_minus = {x}", f"{at.format('minus')} -= {h!r}"]
-        inner.append(f"{target} = (f({plus}) - f({minus})) / {2 * h!r}")
-        lines = [f"var {d} = {x}{path}"]
-        for depth, (i, n) in enumerate(zip(indices, leaf.dims, strict=True)):
-            lines.append("  " * depth + f"for {i} in 0..{n} {{")
+        part = path + (f"[{', '.join(indices)}]" if indices else "")
+        inner, holes = [], []
+        for step in (-STEPS[0], -STEPS[1], 0.0, STEPS[1], STEPS[0]):
+            y = self.name("y")
+            inner += [f"var {y} = {x}", f"{y}{part} += {step!r}"]
+            place = y if only else ", ".join(y if g == x else g for g, _ in self.all_params)
+            holes.append(f"{{{of(place)}:.17g}}")
+        inner.append(f'print("{word} {x}{path} {" ".join(holes)}")')
+        lines = [f"{'  ' * depth}for {i} in 0..{n} {{" for depth, (i, n) in enumerate(zip(indices, leaf.dims, strict=True))]
         lines += ["  " * len(indices) + line for line in (inner if indices else ["if true {", *inner, "}"])]
         lines += ["  " * depth + "}" for depth in reversed(range(len(indices)))]
-        return [*lines, f'print("difference {x}{path} {{{d}:.17g}}")']
+        return [DIFFERENCES + line for line in lines]
+
+
+def small(e: E | None) -> E | None:
+    return None if e is None else E(f"tanh({e.tl})", "0")
 
 
 def real_leaves(type: Type, path: str = "") -> list[tuple[str, Tensor]]:
@@ -241,6 +261,7 @@ def real_leaves(type: Type, path: str = "") -> list[tuple[str, Tensor]]:
 
 
 def generate_gradient(seed: int) -> Program:
+    """A program, and as its `py` the same without differences."""
     rng = random.Random(seed)
     profile = Profile(elems=("f64", "f64", "f64", "f64", "f64", "i64", "bool"), unsafe=0.0, sums=True, structs=rng.random() < 0.5, elementary=True)
     return GradientGenerator(rng, profile).gradient_program()

@@ -108,6 +108,9 @@ class Answers:
     def progress_tick(self, bar: int, at: int) -> None:
         pass
 
+    def progress_note(self, bar: int, at: int, text: str) -> None:
+        pass
+
     def progress_end(self, bar: int) -> None:
         pass
 

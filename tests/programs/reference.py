@@ -266,3 +266,62 @@ def spiral(points: int, steps: int, lr: float = 3e-3, seed: int = 0) -> str:
             variance[i] = 0.999 * variance[i] + 0.001 * clipped**2
             net[i] = net[i] - lr * (mean[i] / (1 - 0.9 ** (step + 1))) / (np.sqrt(variance[i] / (1 - 0.999 ** (step + 1))) + 1e-8)
     return "\n".join([*lines, f"accuracy {np.mean((forward()[0] > 0) == (label > 0)):.1%}"]) + "\n"
+
+
+def newton(n: int = 4, start: float = -1.2, tolerance: float = 1e-5) -> str:
+    """With the derivatives by hand."""
+
+    def valley(x: np.ndarray) -> float:
+        return float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        g, bend = np.zeros(n), x[1:] - x[:-1] ** 2
+        g[:-1] -= 400 * x[:-1] * bend + 2 * (1 - x[:-1])
+        g[1:] += 200 * bend
+        return g
+
+    def hessian(x: np.ndarray) -> np.ndarray:
+        h = np.diag(-400 * x[:-1], 1) + np.diag(-400 * x[:-1], -1)
+        h[range(n - 1), range(n - 1)] += 1200 * x[:-1] ** 2 - 400 * x[1:] + 2
+        h[range(1, n), range(1, n)] += 200
+        return h
+
+    x, moved, step = np.full(n, start), math.inf, 0
+    lines = [f"step {0:2d}  value {valley(x):.1e}"]
+    while moved > tolerance and step < 100:
+        slope = gradient(x)
+        way = np.linalg.solve(hessian(x), -slope)
+        way = way if way @ slope < 0 else -slope
+        while valley(x + way) > valley(x):
+            way = way / 2
+        x, moved, step = x + way, float(np.linalg.norm(way)), step + 1
+        lines.append(f"step {step:2d}  value {valley(x):.1e}  moved {moved:.1e}")
+    return "\n".join([*lines, f"least at [{' '.join(f'{e:.6f}' for e in x)}]"]) + "\n"
+
+
+def lqr(horizon: int = 50, tolerance: float = 1e-9) -> str:
+    """The cost as a quadratic form of the plan, and its least value by solving the linear equations."""
+    a, b, q, r = np.array([[1, 0.1], [0, 1]]), np.array([0.005, 0.1]), np.diag([1, 0.1]), 0.1
+    constant, half, curve = 0.0, np.zeros(horizon), r * np.eye(horizon)  # cost(u) = constant + 2 half @ u + u @ curve @ u
+    x, push = np.array([1, 0.5]), np.zeros((2, horizon))  # the state at a time is x + push @ u
+    for t in range(horizon + 1):
+        constant, half, curve = constant + x @ q @ x, half + push.T @ q @ x, curve + push.T @ q @ push
+        if t < horizon:
+            x, push = a @ x, a @ push
+            push[:, t] += b
+    best = np.linalg.solve(curve, -half)
+    plan, left, step, lines = np.zeros(horizon), -2 * half, 0, []
+    way = left
+
+    def cost(u: np.ndarray) -> float:
+        return float(constant + 2 * half @ u + u @ curve @ u)
+
+    while np.linalg.norm(left) > tolerance:
+        if step % 5 == 0:
+            lines.append(f"step {step:2d}  cost {cost(plan):.6f}")
+        bent = 2 * curve @ way
+        far = left @ left / (way @ bent)
+        rest = left - far * bent
+        plan, way, left, step = plan + far * way, rest + rest @ rest / (left @ left) * way, rest, step + 1
+    lines.append(f"conjugate gradients: cost {cost(plan):.6f} after {step} steps")
+    return "\n".join([*lines, f"Riccati's recursion: cost {cost(best):.6f}, first push {best[0]:.6f}", "the plans agree"]) + "\n"

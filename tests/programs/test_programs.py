@@ -55,6 +55,8 @@ CASES = [
     ("pca", {"examples": 40, "seed": 2}, True),
     ("spiral", {"points": 100, "steps": 101}, False),
     ("spiral", {"points": 20, "steps": 3, "seed": 1}, True),
+    ("newton", {}, False),
+    ("lqr", {}, False),
 ]
 
 

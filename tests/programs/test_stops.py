@@ -12,7 +12,7 @@ from tlc.frontend.errors import ERRORS
 
 CODES = [code for code in ERRORS if code.startswith("R")]
 NO_PLACE = {"R0011", "R0012"}  # the interpreter does not know where; the standard library asked
-
+FLAGS = {"R0016": ["--trap-nan"]}  # what stops with a flag only
 
 MODES = [["-O2", "--host", host] for host in pipeline.hosts()] + [["--interp"]]
 
@@ -23,6 +23,7 @@ def test_stop(code: str, mode: list[str], tmp_path: Path, capfd: pytest.CaptureF
     row = ERRORS[code]
     path = tmp_path / "x.tl"
     path.write_text(row.bad)
+    mode = [*mode, *FLAGS.get(code, ())]
     status = cli.main([*mode, str(path)])
     err = capfd.readouterr().err
     assert status == 1, err

@@ -86,8 +86,8 @@ def same(text: str, kernels: Mapping[str, Kernel] | None = None) -> list[Native]
         outcome, program = natively(text, kernels, how)
         assert outcome == expected, how
         if not expected[1]:
-            assert program.context.tape == program.context.tape_begin, "the tape is not empty"
-            tape = CHUNK + 64 if program.context.tape_begin else 0  # its first chunk is kept
-            assert program.context.used == tape, "buffers are left"
+            assert program.context.tapes[::3] == program.context.tapes[1::3], "a tape is not empty"
+            tapes = (CHUNK + 64) * sum(begin != 0 for begin in program.context.tapes[1::3])  # the first chunk of each is kept
+            assert program.context.used == tapes, "buffers are left"
         programs.append(program)
     return programs

@@ -20,6 +20,9 @@ class Recorder:
     def progress_tick(self, bar: int, at: int) -> None:
         self.progress.append(("tick", at))
 
+    def progress_note(self, bar: int, at: int, text: str) -> None:
+        self.progress.append(("note", at, text))
+
     def progress_end(self, bar: int) -> None:
         self.progress.append(("end",))
 

@@ -18,7 +18,7 @@ from tlc.backends import cpu
 from tlc.backends.llvm import jit
 from tlc.driver import cache, cli, pipeline
 from tlc.driver.cache import Cache
-from tlc.frontend import disk_cache, tables
+from tlc.frontend import disk_cache, modules, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -446,16 +446,18 @@ def test_tlc_cache(work: Work, hello: Path, tmp_path: Path, capsys: pytest.Captu
         return [line.split() for line in capsys.readouterr().out.splitlines()]
 
     tables.load.cache_clear()
+    modules.library.cache_clear()
     assert shown()[:2] == [["folder", str(tmp_path / "cache" / "tlc")], ["compiled", "programs", "0", "0.0", "kB"]]
     assert cli.main([str(hello)]) == 0
     data = tmp_path / "cache" / "tlc" / "data" / "mnist"
     data.mkdir(parents=True)
     (data / "mine").write_text("x")
     capsys.readouterr()
-    assert [line[:-2] for line in shown()[1:]] == [["compiled", "programs", "1"], ["machine", "code", "1"], ["parser", "tables", "1"]]
+    counts = [["compiled", "programs", "1"], ["machine", "code", "1"], ["parser", "tables", "1"], ["library", "trees", "1"]]
+    assert [line[:-2] for line in shown()[1:]] == counts
     assert cli.main(["cache", "clear"]) == 0
-    assert capsys.readouterr().out.startswith("removed 3 files, ")
-    assert [line[-3:] for line in shown()[1:]] == [["0", "0.0", "kB"]] * 3
+    assert capsys.readouterr().out.startswith("removed 4 files, ")
+    assert [line[-3:] for line in shown()[1:]] == [["0", "0.0", "kB"]] * 4
     assert (data / "mine").exists()
     assert cli.main(["cache", "claer"]) == 2
     assert "found `claer`" in capsys.readouterr().err

@@ -19,9 +19,10 @@ import pytest
 
 from tlc.backends.runtime import datasets
 from tlc.backends.runtime.datasets import DataFile, DataSet
-from tlc.backends.runtime.externs import EXTERNS, RuntimeStop
+from tlc.backends.runtime.texts import read_text
 from tlc.driver import cli, fetch
 from tlc.frontend import disk_cache
+from tlc.ssa.world import RuntimeStop
 
 CONTENT = {"toy/one": bytes(range(256)) * 3000, "toy/two": b"two", "play.txt": b"Exeunt.\n"}
 
@@ -267,7 +268,7 @@ def test_the_list(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def read(name: str) -> bytes:
-    (text,) = EXTERNS["data.read_text"](name)
+    (text,) = read_text(name)
     assert text.dtype == np.uint8
     return text.tobytes()
 

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ssa_services import Recorder
 
-from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.opt import passes
@@ -575,7 +574,8 @@ def test_a_gradient_for_each_row() -> None:
     assert len(module.functions["g"].blocks) == 1
 
 
-def test_recursion_is_refused() -> None:
+def test_a_recursive_function_has_a_derivative_in_two_parts() -> None:
+    """f(x) = x if x < 1, else f(x / 2) x: at 5 it is (5 / 8) (5 / 4) (5 / 2) 5 = 5^4 / 64, with the derivative 4 * 5^3 / 64."""
     module = Module()
     f, b = new_function("f", [("x", F64)], [F64], module)
     stop, on = b.new_block("stop"), b.new_block("on")
@@ -584,9 +584,12 @@ def test_recursion_is_refused() -> None:
     b.move_to(stop)
     b.ret(x)
     b.move_to(on)
-    b.ret(*b.call("f", [b.op("mul", x, b.const(0.5, F64))]))
-    with pytest.raises(CompileError, match="recursive"):
-        gradient(module, (2.0,))
+    (rest,) = b.call("f", [b.op("mul", x, b.const(0.5, F64))])
+    b.ret(b.op("mul", rest, x))
+    assert run(gradient(module, (5.0,)), "g", (5.0,)) == [5**4 / 64, 4 * 5**3 / 64]
+    parts = [f for name, f in module.functions.items() if "ward" in name]
+    assert [f.name for f in parts] == ["f.forward[0]", "f.backward[0]"]
+    assert [{i.op for i in walk(f.body)} & {"push", "pop"} for f in parts] == [{"push"}, {"pop"}]
 
 
 def mlp(b: Builder, w1: Value, b1: Value, w2: Value, b2: Value, x: Value, label: Value) -> Value:

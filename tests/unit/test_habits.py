@@ -61,7 +61,7 @@ def exists(function: str) -> bool:
         return node is not None and any(isinstance(d, ast.Function | ast.StructDef) and d.name == name for d in node.definitions)
     prelude = modules.library("prelude")
     assert prelude is not None
-    known = {*BUILTINS, *TRANSFORMS, *ELEMS, *modules.REEXPORTED, *NOT_CALLED}
+    known = {*BUILTINS, *TRANSFORMS, *ELEMS, *modules.reexported(), *NOT_CALLED}
     return function in known or any(isinstance(d, ast.Function) and d.name == function for d in prelude.definitions)
 
 

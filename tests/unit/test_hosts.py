@@ -216,12 +216,12 @@ entry:
   %d5 = call %d4, %one {{callee = "twice"}} : f32[_,_]
   %p = call %d5 {{callee = "peek"}} : f32
   %flat = reshape %d5, %w : f32[_]
-  push %flat
-  push %x
-  push %p
-  %p1 = pop : f32
-  %x1 = pop : f32[_,_]
-  %flat1 = pop : f32[_]
+  push %flat {{tape = 0}}
+  push %x {{tape = 0}}
+  push %p {{tape = 0}}
+  %p1 = pop {{tape = 0}} : f32
+  %x1 = pop {{tape = 0}} : f32[_,_]
+  %flat1 = pop {{tape = 0}} : f32[_]
   %t = format %x1, %s, %d, %d4, %p1, %flat1 {{template = (("hole", "", ("tuple", {("leaf",) * 6})),)}} : str
   print %t
   %same = eq %t, %t : bool

@@ -11,13 +11,14 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.types import Elem
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.ir import I64, Function, Module, Type, Value, walk
+from tlc.ssa.tape import on_tape
 from tlc.ssa.text import parse_module, print_module
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.text import parse_kernels
-from tlc.tensor.memory import infer_consumed
 from tlc.tensor.ownership import verify_ownership
+from tlc.tensor.taking import infer_consumed
 
-F32, VECTOR = Type(Elem.F32), Type(Elem.F32, 1)
+F32, VECTOR, MATRIX = Type(Elem.F32), Type(Elem.F32, 1), Type(Elem.F32, 2)
 
 KERNELS: dict[str, Kernel] = parse_kernels("""
 kernel iota(y: out f32[n], a: f32, n: i64) {
@@ -25,6 +26,12 @@ kernel iota(y: out f32[n], a: f32, n: i64) {
 }
 kernel plus(y: out f32[n], x: f32[n], z: f32[m], n: i64, m: i64) alias(0, 0) {
   for i in 0..n { y[i] = x[i] + z[i % m] }
+}
+kernel zeros(y: out f32[n], n: i64) {
+  for i in 0..n { y[i] = 0.0f32 }
+}
+kernel table(y: out f32[n, m], a: f32, n: i64, m: i64) {
+  for i in 0..n { for j in 0..m { y[i, j] = f32(m * i + j) * a } }
 }
 kernel total(y: out f32[], x: f32[n], n: i64) {
   y[] = 0.0f32
@@ -178,7 +185,7 @@ def test_the_checker_sees_what_is_wrong(right: str, wrong: str, message: str) ->
 
 
 class _Code:
-    """Random straight and structured code over vectors of floats."""
+    """Random straight and structured code over vectors of floats, all of 3 elements, and matrices with 3 rows of them."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
@@ -194,7 +201,7 @@ class _Code:
         return b.emit("launch", operands, [type], {"kernel": kernel}).result
 
     def step(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
-        kinds = [self.iota, self.plus, self.total, self.update, self.call, self.tape]
+        kinds = [self.iota, self.zeros, self.plus, self.total, self.update, self.call, self.tape, self.row, self.look, self.put]
         return self.draw(st.sampled_from(kinds + [self.diamond, self.loop] * (depth > 0)))(b, values, depth)
 
     def extend(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
@@ -206,6 +213,39 @@ class _Code:
     def iota(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
         n = b.i64(3)
         return [self.launch(b, "iota", [n, self.scalar(b, values), n], VECTOR)]
+
+    def zeros(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
+        n = b.i64(3)
+        return [self.launch(b, "zeros", [n, n], VECTOR)]
+
+    def matrix(self, b: Builder, values: list[Value]) -> tuple[Value, list[Value]]:
+        """A matrix, and whether it is new."""
+        found = [v for v in values if v.type == MATRIX]
+        if found and self.draw(st.integers(0, 3)):
+            return self.draw(st.sampled_from(found[-3:])), []
+        n = b.i64(3)
+        made = self.launch(b, "table", [n, n, self.scalar(b, values), n, n], MATRIX)
+        return made, [made]
+
+    def row(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
+        """A view of a row."""
+        m, new = self.matrix(b, values)
+        return [*new, b.emit("view", [m, b.i64(self.draw(st.integers(0, 2))), b.i64(3)], [VECTOR]).result]
+
+    def look(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
+        """A view of a whole vector."""
+        return [b.emit("view", [self.pick(values), b.i64(0), b.i64(3)], [VECTOR]).result]
+
+    def put(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
+        """A row of a matrix replaced, by what a kernel may make of the old one, or by any vector."""
+        m, new = self.matrix(b, values)
+        at, n = b.i64(self.draw(st.integers(0, 2))), b.i64(3)
+        by = self.pick(values)
+        if self.draw(st.booleans()):
+            old = b.emit("view", [m, at, n], [VECTOR]).result
+            pair = [old, by] if self.draw(st.integers(0, 3)) else [by, old]
+            by = self.launch(b, "plus", [n, *pair, n, n], VECTOR)
+        return [*new, b.update(m, [at], by)]
 
     def plus(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
         x, z = self.pick(values), self.pick(values)
@@ -232,11 +272,11 @@ class _Code:
         return list(b.call(self.draw(st.sampled_from(callees)), [self.pick(values), self.pick(values), self.scalar(b, values)]))
 
     def tape(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
-        b.emit("push", [self.pick(values)])
-        b.emit("push", [self.scalar(b, values)])
+        b.emit("push", [self.pick(values)], attrs=on_tape(0))
+        b.emit("push", [self.scalar(b, values)], attrs=on_tape(0))
         inner = self.extend(b, values, 0)
-        s = b.emit("pop", (), [F32]).result
-        return [*inner[len(values) :], s, b.emit("pop", (), [VECTOR]).result]
+        s = b.emit("pop", (), [F32], on_tape(0)).result
+        return [*inner[len(values) :], s, b.emit("pop", (), [VECTOR], on_tape(0)).result]
 
     def diamond(self, b: Builder, values: list[Value], depth: int) -> list[Value]:
         end = b.new_block("end", [VECTOR, VECTOR, F32])

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tlc.backends.runtime import mnist
-from tlc.backends.runtime.externs import EXTERNS, RuntimeStop
+from tlc.backends.runtime.mnist import read_mnist
+from tlc.ssa.world import RuntimeStop
 
 TINY = {
     "train-images-idx3-ubyte": np.arange(3 * 784).reshape(3, 28, 28) % 251,
@@ -48,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_sample_has_as_many_of_each_digit(capsys: pytest.CaptureFixture[str]) -> None:
     for split, count in (("train", 800), ("test", 200)):
-        images, labels = EXTERNS["data.read_mnist"](split)
+        images, labels = read_mnist(split)
         assert images.dtype == labels.dtype == np.uint8
         assert images.shape == (10 * count, 784)
         assert np.bincount(labels).tolist() == [count] * 10

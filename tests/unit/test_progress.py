@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import io
 
+from ssa_services import Recorder
+
+from tlc.backends.runtime.native import Native
 from tlc.backends.runtime.progress import ProgressBar
+from tlc.driver import pipeline
+from tlc.driver.options import Options
+from tlc.frontend.source import Source
 
 
 class Clock:
@@ -51,6 +57,31 @@ def test_slow_steps_and_long_times() -> None:
     clock.now = 120.0
     bar.update(1)
     assert stream.getvalue() == "1/100, 2:00, 120.0 s/step, 3:18:00 left\n"
+
+
+def test_a_line_ends_with_the_note() -> None:
+    clock, stream = Clock(), io.StringIO()
+    bar = ProgressBar("epoch 0", 100, stream, clock)
+    clock.now = 10.0
+    bar.update(20, "loss 0.5")
+    assert stream.getvalue() == "epoch 0: 20/100, 10s, 2.0 steps/s, 40s left, loss 0.5\n"
+
+
+def test_a_note_sees_what_the_body_assigned() -> None:
+    """The interpreter asks for every note; native code for those that are due, the first of which always is."""
+    program = pipeline.front(Source("test.tl", """
+fn main() {
+  var total = 0
+  for i in progress(0..3, "work", note = "total {total}") { total += 10 * i }
+}
+"""))
+    said = Recorder()
+    pipeline.interpret(program, Options(), said)
+    assert said.progress == [("begin", "work", 3), ("note", 1, "total 0"), ("note", 2, "total 10"), ("note", 3, "total 30"), ("end",)]
+    for host in pipeline.hosts():
+        said = Recorder()
+        Native(pipeline.build(program, Options(verify=True, host=host), {}), said).run()
+        assert said.progress[:2] == [("begin", "work", 3), ("note", 1, "total 0")]
 
 
 def test_a_terminal_gets_a_bar() -> None:

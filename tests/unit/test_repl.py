@@ -324,7 +324,7 @@ def test_types(session: Session, code: str, shown: str) -> None:
 def test_completion(session: Session) -> None:
     session.run("use nn\nstruct M(n) { layer: nn.Linear(n, 3), tag: i64 }\nfn loose(x: f32) -> f32 = x")
     session.run("let m = M(layer = nn.init_linear(key(0), 2, 3), tag = 1); let lot = zeros(2)")
-    assert list(session.completions("lo")) == ["log", "log1p", "log_softmax", "logsumexp", "loose", "lot"]
+    assert list(session.completions("lo")) == ["log", "log1p", "log_sigmoid", "log_softmax", "logsumexp", "loose", "lot"]
     assert list(session.completions("perm")) == ["permutation"]
     assert list(session.completions("nn.lin")) == ["nn.linear"]
     assert list(session.completions("m.")) == ["m.layer", "m.n", "m.tag"]

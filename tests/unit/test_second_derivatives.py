@@ -1,4 +1,4 @@
-"""Derivatives of derivatives: right through straight-line code, branches and comprehensions; through loops refused, never wrong."""
+"""Derivatives of derivatives, through straight-line code, branches, comprehensions, loops and recursion; how many there may be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tlc.driver import pipeline
 from tlc.driver.options import Options
 from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.source import Source
+from tlc.ssa.tape import TAPES
 
 CUBE = """
 fn line(c: f64) -> f64 = c * c * c
@@ -18,6 +19,8 @@ fn loop(c: f64) -> f64 {
   for i in 0..3 { z = z * c }
   z
 }
+fn power(c: f64, n: i64) -> f64 = if n == 0 { 1.0 } else { c * power(c, n - 1) }
+fn recursion(c: f64) -> f64 = power(c, 3)
 """
 
 
@@ -35,15 +38,19 @@ def run(main: str) -> list[str]:
     return list(lines)
 
 
-@pytest.mark.parametrize("f", ["line", "branch", "row"])
+@pytest.mark.parametrize("f", ["line", "branch", "row", "loop", "recursion"])
 def test_of_a_cube(f: str) -> None:
-    # c^3 at 2: 12 and, differentiated twice, 6 c = 12
+    # c^3 at 2: 12; differentiated twice, 6 c = 12; three times, 6
     assert run(f"grad({f})(2.0), grad(grad({f}))(2.0), jvp({f})(2.0, 1.0)") == ["12.0 12.0 (8.0, 12.0)"]
+    assert run(f"grad(grad(grad({f})))(2.0), jvp(grad({f}))(2.0, 1.0), hessian({f})(2.0)") == ["6.0 (12.0, 12.0) 12.0"]
 
 
-@pytest.mark.parametrize("derivative", ["grad(grad(loop))(2.0)", "jvp(loop)(2.0, 1.0)", "jvp(grad(loop))(2.0, 1.0)"])
-def test_of_a_loop_is_refused(derivative: str) -> None:
-    assert run("grad(loop)(2.0)") == ["12.0"]
+def nested(times: int) -> str:
+    return "grad(" * times + "loop" + ")" * times + "(2.0)"
+
+
+def test_there_are_as_many_levels_as_tapes() -> None:
+    assert run(nested(4)) == ["0.0"]
     with pytest.raises(CompileError) as caught:
-        run(derivative)
+        run(nested(TAPES + 1))
     assert [d.code for d in caught.value.diagnostics] == ["E0960"]

@@ -22,6 +22,9 @@ SOLVED = {
     "pooling by mean": "fn f(x: f64[24]) -> f64 { let y = for[i < 11] mean[p < 2] x[2 * i + p]\n sum(y * y * y) }",
     "pooling by max": "fn f(x: f64[24]) -> f64 { let y = for[i < 11] max[p < 2] x[2 * i + p]\n sum(y * y * y) }",
     "windows that overlap": "fn f(x: f64[24]) -> f64 { let y = for[i < 11] max[p < 3] x[2 * i + p]\n sum(y * y * y) }",
+    "cut in two": "fn f(x: f64[24]) -> f64 { let v = reshape(x, 4, 6)\n let y = for[c < 24] v[c // 6, c % 6] * sin(f64(c))\n sum(y * y * y) }",
+    "cut with a rest": "fn f(x: f64[24]) -> f64 { let v = reshape(x, 4, 6)\n let y = for[c < 17] v[c // 5, c % 5] * sin(f64(c))\n sum(y * y * y) }",
+    "heads": "fn f(x: f64[24]) -> f64 { let v = reshape(x, 2, 3, 4)\n let y = for[i < 3, c < 8] v[c // 4, i, c % 4] * sin(f64(c + i))\n sum(y * y * y) }",
     "two layers": PIXEL + """
 fn f(v: f64[24]) -> f64 {
   let x = reshape(v, 4, 6)

@@ -274,9 +274,9 @@ def test_services() -> None:
           progress_end %p
           print %label
           %a, %b = extern %n {name = "twice"} : str, i64
-          push %n
-          push %b
-          %c = pop : i64
+          push %n {tape = 0}
+          push %b {tape = 0}
+          %c = pop {tape = 0} : i64
           return %a, %c
         }"""
     )

@@ -162,6 +162,38 @@ def test_distributions() -> None:
     assert np.bincount(r + 2).min() > 150 and set(r) == {-2, -1, 0, 1, 2}
 
 
+def test_choices_are_in_proportion() -> None:
+    weights = np.array([0.5, 0.0, 2.0, 1.5], np.float32)
+    with np.errstate(divide="ignore"):
+        logits = np.log(weights)
+    for name, given in (("choice", weights), ("categorical", logits)):
+        drawn = call(f"use random\nfn f(n: i64, w: f32[4]) -> i64[n] = random.{name}(split(key(1), n), w)\n", np.int64(4000), given)
+        np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 4000, weights / 4, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("expression", "mean", "variance"),
+    [
+        ("gumbel(split(key(1), n))", 0.5772, math.pi**2 / 6),
+        ("exponential(split(key(1), n), 2.0)", 0.5, 0.25),
+        ("gamma(split(key(1), n), 0.4)", 0.4, 0.4),
+        ("gamma(split(key(1), n), 3.0)", 3.0, 3.0),
+        ("beta(split(key(1), n), 2.0, 3.0)", 0.4, 0.04),
+        ("truncated_normal(split(key(1), n))", 0.0, 0.7737),
+        ("truncated_normal(split(key(1), n), 0.0, 1.0)", 0.4598, 0.0799),
+    ],
+)
+def test_moments(expression: str, mean: float, variance: float) -> None:
+    x = call(f"use random\nfn f(n: i64) -> f32[n] = random.{expression}\n", np.int64(4000))
+    assert abs(x.mean() - mean) < 5 * math.sqrt(variance / 4000)
+    assert abs(x.var() / variance - 1) < 0.25
+
+
+def test_poisson() -> None:
+    x = call("use random\nfn f(n: i64) -> i64[n] = random.poisson(split(key(1), n), 2.5)\n", np.int64(4000))
+    assert x.min() == 0 and abs(x.mean() - 2.5) < 0.13 and abs(x.var() - 2.5) < 0.4
+
+
 def test_elements_have_counters_in_row_major_order() -> None:
     flat = call("fn f() -> f32[6] = normal(key(5), 6)\n")
     np.testing.assert_array_equal(call("fn f() -> f32[2, 3] = normal(key(5), 2, 3)\n").reshape(6), flat)
@@ -225,6 +257,23 @@ def test_adam_over_a_struct() -> None:
 
     np.testing.assert_allclose(pa, adam(a, ga), rtol=1e-4)
     np.testing.assert_allclose(pb, adam(b, gb), rtol=1e-4)
+
+
+DECAY = """
+use optim
+struct Part { w: f32[2, 2], b: f32[2] }
+struct Model { parts: Part[3], scale: f32 }
+fn f(m: Model, g: Model) -> Model = optim.adamw_step(m, g, optim.adam(m), 0.1, decay = 0.5, only_matrices = true)[0]
+"""
+
+
+def test_matrices_alone_decay() -> None:
+    """A vector of a struct array has two dimensions where it lies, and is a vector."""
+    w, b = np.full((3, 2, 2), 4.0, np.float32), np.full((3, 2), 4.0, np.float32)
+    pw, pb, pscale = call(DECAY, w, b, np.float32(4), 0 * w, 0 * b, np.float32(0))
+    np.testing.assert_allclose(pw, 0.95 * w)
+    np.testing.assert_array_equal(pb, b)
+    assert pscale == 4
 
 
 def test_other_optimizers() -> None:

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from tensor_run import F32, F64, I64, call, compare, function, lowered, product, tensor
 
+from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import BOOL, Module, Type, Value
+from tlc.tensor import schedule
 from tlc.tensor.kernel.ir import For, Kind, const, statements
 from tlc.tensor.kernel.text import print_kernels
+from tlc.tensor.nests import GAP
+from tlc.tensor.pack import OFTEN
 from tlc.tensor.schedule import Target
 
 Array = np.ndarray[Any, Any]
@@ -78,6 +82,44 @@ def test_large_products_copy_their_operands(shape: tuple[int, int, int], a: str,
     (kernel,) = (k for name, k in tensors.kernels.items() if name.startswith("product"))
     assert kernel.notes[-1].startswith("panels")
     assert len(kernel.outputs) == (3 if a == "ki" else 2)
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(Elem.F16, Elem.F32), (Elem.I8, Elem.I32), (Elem.F32, Elem.F64)])
+@pytest.mark.parametrize("shape", [(33, 5, 40), (33, 5, 7)])
+def test_what_is_converted_for_a_product_is_converted_once(narrow: Elem, wide: Elem, shape: tuple[int, int, int]) -> None:
+    n, k, p = shape
+
+    def body(b: Builder, x: Value, m: Value) -> list[Value]:
+        sizes = [b.i64(size) for size in shape]
+        x, m = b.reshape(x, sizes[:2]), b.reshape(m, sizes[1:])
+
+        def element(b: Builder, i: Value, j: Value) -> Value:
+            def term(b: Builder, q: Value) -> Value:
+                return b.op("mul", b.convert(b.index(x, i, q), Type(wide)), b.convert(b.index(m, q, j), Type(wide)))
+
+            return b.reduce("sum", [sizes[1]], term, "chain")
+
+        return [b.tabulate([sizes[0], sizes[2]], element)]
+
+    a, w = (RANDOM.integers(-100, 100, s).astype(DTYPES[narrow]) for s in ((n, k), (k, p)))
+    tensors = compare(function([tensor(2, narrow), tensor(2, narrow)], None, body), a, w)
+    assert len(tensors.kernels) == (3 if p >= OFTEN else 2)  # of each factor that is read often
+
+
+@pytest.mark.parametrize("shape", [(64, 4, 64), (77, 8, 71)])
+def test_rows_that_share_places_of_the_cache_are_copied_apart(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "CROWDED", 16)
+    n, k, p = shape
+
+    def body(b: Builder, x: Value, m: Value) -> list[Value]:
+        sizes = [b.i64(size) for size in shape]
+        x, m = b.reshape(x, sizes[:2]), b.reshape(m, sizes[1:])
+        element = lambda b, i, j: b.reduce("sum", [sizes[1]], lambda b, q: product(b, x, [i, q], m, [q, j]), "chain")  # noqa: E731
+        return [b.tabulate([sizes[0], sizes[2]], element)]
+
+    tensors = compare(function([tensor(2), tensor(2)], None, body), reals(n, k), reals(k, p), target=Target(16, 16, 64))
+    (kernel,) = (k for name, k in tensors.kernels.items() if name.startswith("product"))
+    assert [b.shape for b in kernel.outputs[2:]] == [(const(n * (k + GAP)),)]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (20, 37), (33, 16), (16, 33)])

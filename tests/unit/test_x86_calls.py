@@ -40,6 +40,9 @@ class Recorder:
     def progress_tick(self, bar: int, at: int) -> None:
         assert bar == 7
 
+    def progress_note(self, bar: int, at: int, text: str) -> None:
+        pass
+
     def progress_end(self, bar: int) -> None:
         self.lines.append(f"end {bar}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ssa_services import Recorder
 
@@ -22,6 +22,14 @@ def both(text: str, values: Values | None = None, level: int = 2, strict: bool =
     expected = interpreted(program, values, strict)
     for host in pipeline.hosts():
         assert natively(program, values, level, strict, host) == expected, host
+    return expected
+
+
+def once(text: str) -> list[str]:
+    """The same with one host."""
+    program = pipeline.front(Source("test.tl", text))
+    expected = interpreted(program)
+    assert natively(program, host=pipeline.hosts()[-1]) == expected
     return expected
 
 
@@ -46,3 +54,15 @@ def natively(program: Program, values: Values | None = None, level: int = 2, str
     except Stop as e:
         services.lines.append(e.message)
     return "\n".join(services.lines).splitlines()
+
+
+def printed(definitions: str, whats: Mapping[str, str], run: Callable[[str], list[str]] = once) -> dict[str, list[str]]:
+    """What `print` makes of each of these, in one program, by name."""
+    body = "".join(f'  print("-- {name}")\n  print({what})\n' for name, what in whats.items())
+    out: dict[str, list[str]] = {}
+    for line in run(f"{definitions}fn main() {{\n{body}}}\n"):
+        if line.startswith("-- "):
+            out[line[3:]] = []
+        else:
+            out[next(reversed(out))].append(line)
+    return out

@@ -1,0 +1,129 @@
+"""The nests of `argmax` and `argmin`: the place of the first of the best elements, where NaN is better than anything.
+
+    lanes      best[W], where[W]; for blocks of k { vector l { .. x[i, k + l] .. } }; a tree    the data lies along the reduction
+    columns    for blocks of j { best[W], where[W]; for k { vector l { .. x[k, j + l] .. } } }   it lies along an output axis
+
+A lane goes through its elements in order and keeps the first of the best. Of two lanes the better one wins, and of equals the one that
+stands earlier: so the result does not depend on how elements are dealt out to lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tlc.frontend.types import Elem
+from tlc.tensor.emit import Scope, plus
+from tlc.tensor.graph.ir import Expr as GraphExpr
+from tlc.tensor.kernel.ir import Expr, Load, Store, Var, const, op
+from tlc.tensor.nests import Nest, unit
+
+
+def serial_search(nest: Nest) -> None:
+    """One element after the other."""
+
+    def one(scope: Scope) -> None:
+        found = _Found(nest, scope, 1)
+        zero = const(0)
+        found.clear(scope, zero)
+        nest.emitter.guarded(scope, nest.reduction.extents, lambda g: nest.serial(g, list(nest.reduced), lambda s: found.step(s, zero)))
+        found.finish(scope, zero)
+
+    nest.guard_axes(nest.top, lambda g: nest.each(g, list(nest.own), one))
+
+
+def lanes_search(nest: Nest, width: int) -> None:
+    """The one reduced axis in lanes."""
+    (k,) = nest.reduced
+
+    def one(scope: Scope) -> None:
+        found = _Found(nest, scope, width)
+        nest.vector(scope, const(width), width, found.clear)
+
+        def piece(s: Scope, first: Expr, count: Expr, lanes: int) -> None:
+            def body(v: Scope, l: Var) -> None:
+                v.axes[k] = plus(first, l)
+                found.step(v, l)
+
+            nest.vector(s, count, lanes, body)
+
+        nest.emitter.guarded(scope, nest.reduction.extents, lambda g: nest.chunks(g, k, width, piece))
+        half = width // 2
+        while half:
+            nest.vector(scope, const(half), half, partial(found.merge, half=half))
+            half //= 2
+        found.finish(scope, const(0))
+
+    nest.guard_axes(nest.top, lambda g: nest.each(g, list(nest.own), one))
+
+
+def columns_search(nest: Nest, v: int, width: int) -> None:
+    """Output axis v in lanes."""
+    around = [k for k in range(nest.node.rank) if k != v]
+
+    def block(scope: Scope, first: Expr, count: Expr, lanes: int) -> None:
+        inner = Scope(scope)
+        found = _Found(nest, inner, lanes)
+
+        def columns(s: Scope, fill: Callable[[Scope, Expr], None]) -> None:
+            def lane(x: Scope, l: Var) -> None:
+                x.axes[v] = plus(first, l)
+                fill(x, l)
+
+            nest.vector(s, count, lanes, lane)
+
+        nest.vector(inner, const(lanes), lanes, found.clear)
+        loops: Callable[[Scope], None] = lambda g: nest.serial(g, list(nest.reduced), lambda s: columns(s, found.step))  # noqa: E731
+        nest.emitter.guarded(inner, nest.reduction.extents, loops)
+        columns(inner, found.finish)
+        scope.body.extend(inner.body)
+
+    nest.guard_axes(nest.top, lambda g: nest.each(g, around, lambda s: nest.chunks(s, v, width, block)))
+
+
+class _Found:
+    """The best element so far, and where it was: an index for each reduced axis."""
+
+    def __init__(self, nest: Nest, scope: Scope, lanes: int) -> None:
+        r = nest.reduction
+        self.nest, self.op = nest, "gt" if r.op == "argmax" else "lt"
+        self.term: GraphExpr = r.terms[0]
+        self.start = unit("max" if r.op == "argmax" else "min", self.term.elem)
+        self.best = nest.local(scope, self.term.elem, lanes)
+        self.where = [nest.local(scope, Elem.I64, lanes) for _ in r.extents]
+
+    def clear(self, scope: Scope, l: Expr) -> None:
+        scope.body.append(Store(self.best, (l,), self.start))
+        scope.body.extend(Store(b, (l,), const(0)) for b in self.where)
+
+    def better(self, scope: Scope, x: Expr, old: Expr) -> Expr:
+        found: Expr = op(self.op, x, old)
+        if x.elem.is_real:
+            found = op("or", found, op("and", op("isnan", x), op("not", op("isnan", old))))
+        return self.nest.bound(scope, found)
+
+    def keep(self, scope: Scope, l: Expr, better: Expr, x: Expr, at: list[Expr]) -> None:
+        """The new one in place of the old one, where it is better."""
+        for b, new in zip((self.best, *self.where), (x, *at), strict=True):
+            scope.body.append(Store(b, (l,), op("select", better, new, Load(b, (l,)))))
+
+    def step(self, scope: Scope, l: Expr) -> None:
+        """The element at the axes of the scope."""
+        x, old = self.nest.bound(scope, self.nest.emitter.emit(self.term, scope)), Load(self.best, (l,))
+        self.keep(scope, l, self.better(scope, x, old), x, [scope.lookup(k) for k in self.nest.reduced])
+
+    def merge(self, scope: Scope, l: Var, half: int) -> None:
+        """A lane takes what the one `half` further has, if that is better, or as good and earlier."""
+        (where,) = self.where
+        there = (plus(l, const(half)),)
+        x, at = (self.nest.bound(scope, Load(b, there)) for b in (self.best, where))
+        old, here = (self.nest.bound(scope, Load(b, (l,))) for b in (self.best, where))
+        equal: Expr = op("eq", x, old)
+        if x.elem.is_real:
+            equal = op("or", equal, op("and", op("isnan", x), op("isnan", old)))
+        earlier = op("and", equal, op("lt", at, here))
+        self.keep(scope, l, self.nest.bound(scope, op("or", self.better(scope, x, old), earlier)), x, [at])
+
+    def finish(self, scope: Scope, l: Expr) -> None:
+        scope.accs = tuple(Load(b, (l,)) for b in self.where)
+        self.nest.store(scope)

@@ -1,0 +1,128 @@
+"""The nest of one row times a matrix that is read once: `y[j] = sum[k] x[k] * w[k, j]`, as every layer of a network is for a batch of one.
+
+Memory bounds it, so what counts is the order in which `w` is read. A tile of accumulators would walk down a strip of few columns, each
+row of it in a page of its own. Here a panel of columns has its sums in a buffer, and a few rows at once pass over it:
+
+    for panels of j {
+      for j in panel { vector { sums[j] = 0 } }
+      for blocks of k { for j in panel { vector { acc = sums[j]; unroll r { acc = fma(x[k + r], w[k + r, j], acc) }; sums[j] = acc } } }
+      for j in panel { vector { y[j] = sums[j] } }
+    }
+
+The sums of a panel stay in the first cache, and each row is read in runs of a kilobyte or more, which the processor fetches ahead. An
+element is one chain in k, as in a tile; panels are cut by the size alone, and threads share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tlc.tensor.emit import Scope, plus, rounded_down
+from tlc.tensor.kernel.ir import Buffer, Const, Expr, Load, Store, Var, const
+from tlc.tensor.nests import Fill, Nest, unit
+
+Piece = Callable[[Scope, Expr, Expr, int], None]  # some columns: the first, how many, and a width for vectors
+Columns = Callable[[Scope, Piece], None]
+
+PANEL = 1024  # columns, about: their sums take up four kilobytes
+LINE = 32  # columns of which panels are multiples
+READ = 8  # what an element of the matrix costs, in fused multiply-adds: it is read from memory and used once
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Vectors of `width` along axis v of the output, `rows` positions of the last reduced axis at once, sums in the buffer `sums`."""
+
+    v: int
+    width: int
+    rows: int
+    sums: Buffer
+
+
+def panel(extent: int | None) -> int:
+    """How many columns a panel has: at least two panels, an even number of them, so that two threads have as much to do."""
+    if extent is None:
+        return PANEL
+    pieces = 2 * max(1, round(extent / (2 * PANEL)))
+    return max(LINE, -(-extent // pieces // LINE) * LINE)
+
+
+def stream(nest: Nest, s: Stream) -> None:
+    """Write the nest of a sum of products in the order `chain`."""
+    node, r = nest.node, nest.reduction
+    around = [k for k in range(node.rank) if k != s.v]
+
+    def panels(scope: Scope) -> None:
+        width = panel(node.extents[s.v].value)
+        extent = nest.emitter.emit(node.domain[s.v], scope)
+
+        def one(inner: Scope, first: Expr, count: Expr, _: int) -> None:
+            def columns(x: Scope, fill: Piece) -> None:
+                nest.pieces(x, "c", count, s.width, lambda y, j, some, lanes: fill(y, plus(first, j), some, lanes))
+
+            _panel(nest, s, inner, columns)
+
+        nest.pieces(scope, "j", extent, width, one, nest.work(scope, s.v, width))
+
+    assert len(r.terms) == 2
+    nest.guard_axes(nest.top, lambda g: nest.each(g, around, panels))
+
+
+def _panel(nest: Nest, s: Stream, scope: Scope, columns: Columns) -> None:
+    r = nest.reduction
+    *outer, last = nest.reduced
+
+    def at(x: Scope) -> tuple[Expr, ...]:
+        return tuple(x.lookup(k) for k in range(nest.node.rank))
+
+    def each(x: Scope, first: Expr, count: Expr, lanes: int, fill: Fill) -> None:
+        def lane(y: Scope, l: Var) -> None:
+            y.axes[s.v] = plus(first, l)
+            fill(y)
+
+        nest.vector(x, count, lanes, lane)
+
+    def clear(x: Scope) -> None:
+        x.body.append(Store(s.sums, at(x), unit(r.op, s.sums.elem)))
+
+    def finish(x: Scope) -> None:
+        x.accs = (Load(s.sums, at(x)),)
+        nest.store(x)
+
+    def rows(x: Scope, k: Expr, count: int) -> None:
+        """Some rows, from k on, pass over the panel. What does not move along it is read before."""
+        heads = [Scope(x, axes={last: plus(k, const(r))}) for r in range(count)]
+
+        def add(y: Scope, first: Expr, some: Expr, lanes: int) -> None:
+            acc = nest.local(y, s.sums.elem, lanes)
+
+            def lane(z: Scope, l: Var) -> None:
+                z.axes[s.v] = plus(first, l)
+                z.body.append(Store(acc, (l,), Load(s.sums, at(z))))
+                for head in heads:
+                    one = Scope(head, axes=dict(z.axes))
+                    nest.accumulate(one, acc, (l,))
+                    z.body.extend(one.body)
+                z.body.append(Store(s.sums, at(z), Load(acc, (l,))))
+
+            nest.vector(y, some, lanes, lane)
+
+        passes = Scope(x)
+        columns(passes, add)
+        for head in heads:
+            x.body.extend(head.body)
+        x.body.extend(passes.body)
+
+    def blocks(x: Scope) -> None:
+        extent = nest.emitter.emit(nest.node.domain[last], x)
+        whole = rounded_down(extent, s.rows)
+        if not isinstance(whole, Const):
+            whole = nest.bound(x, whole)
+        nest.emitter.loop(x, "k", const(0), whole, lambda y, k: rows(y, k, s.rows), step=s.rows)
+        nest.emitter.loop(x, "k", whole, extent, lambda y, k: rows(y, k, 1))
+
+    columns(scope, partial(each, fill=clear))
+    nest.emitter.guarded(scope, r.extents, lambda g: nest.serial(g, outer, blocks))
+    columns(scope, partial(each, fill=finish))

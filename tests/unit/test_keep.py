@@ -1,0 +1,76 @@
+"""What a loop keeps on the tape: the least that its reverse can do with."""
+
+from __future__ import annotations
+
+import pytest
+from whole_program import natively, options
+
+from tlc.driver import pipeline
+from tlc.frontend.source import Source
+from tlc.ssa.ir import Type, walk
+from tlc.tensor.kernel.ir import Buffer
+
+LOOP = "fn f(w: f32[3, 8, 8], x: f32[5, 8]) -> f32 {{\n var h = x\n for m in w {{ {body} }}\n sum(h * h)\n}}\n"
+MAIN = """
+fn main() {
+  let w = for[i < 3, j < 8, k < 8] sin(f32(i + 2 * j + 3 * k)) * 0.5
+  let x = for[i < 5, j < 8] cos(f32(i + j))
+  print(grad(f)(w, x)[1])
+}
+"""
+
+ATTENTION = """
+fn attention(q: f32[t, d], v: f32[t, d]) -> f32[t, d] =
+  softmax(for[i, j] if j <= i { sum[c] q[i, c] * q[j, c] } else { -inf }) @ v
+
+fn f(w: f32[3, 8, 8], x: f32[4, 2, 64, 8]) -> f32 {
+  var h = x
+  for m in w { h = attention(h @ m, h) }
+  sum(h * h)
+}
+
+fn main() {
+  let w = for[i < 3, j < 8, k < 8] sin(f32(i + 2 * j + 3 * k)) * 0.5
+  let x = for[b < 4, g < 2, i < 64, j < 8] cos(f32(b + g + i + j))
+  print(grad(f)(w, x)[1, 0])
+}
+"""
+
+
+def pushed(text: str) -> list[Type]:
+    """The types of the tensors that a program puts on the tape."""
+    program = pipeline.front(Source("test.tl", text))
+    module = next(value for name, _, value in pipeline.middle(program, options(program, None)) if name == "opt")
+    found = [i.operands[0].type for f in module.functions.values() for i in walk(f.body) if i.op == "push"]
+    return sorted((t for t in found if t.rank), key=lambda t: t.rank)
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("h = tanh(h @ m)", 2),  # h of before, and tanh(h @ m), by which its derivative is computed
+        ("let a = h @ m\n h = h + a * a * 0.5", 2),  # h and a; not a * a, nor the part m of w
+        ("let a = h @ m\n let mid = mean(a, axis = -1)\n h = for[i, j] (a[i, j] - mid[i]) * (a[i, j] - mid[i])", 3),  # h, a and the rows' means
+        ("h = h * 0.5 + 1.0", 0),  # a derivative that needs nothing
+    ],
+)
+def test_kept(body: str, kept: int) -> None:
+    assert len(pushed(LOOP.format(body=body) + MAIN)) == kept
+
+
+def test_scores_are_not_kept() -> None:
+    """Nor is there a kernel that stores them."""
+    types = pushed(ATTENTION)
+    program = pipeline.front(Source("test.tl", ATTENTION))
+    tensors = next(value for name, _, value in pipeline.middle(program, options(program, None)) if name == "kernels")
+    shapes = {str([getattr(n, "value", n) for n in b.shape]) for k in tensors.kernels.values() for b in k.outputs if isinstance(b, Buffer)}
+    assert types and not any(shape.endswith("64, 64]") for shape in shapes)
+
+
+def test_recomputed_values_are_the_same() -> None:
+    """The gradient is that of the program with its loop written out, which keeps all."""
+    body = "let a = h @ m\n let mid = mean(a, axis = -1)\n h = for[i, j] tanh(a[i, j] - mid[i]) * a[i, j]"
+    written = f"fn step(h: f32[5, 8], m: f32[8, 8]) -> f32[5, 8] {{\n {body.replace('h = for', 'for')}\n}}\n"
+    written += "fn f(w: f32[3, 8, 8], x: f32[5, 8]) -> f32 {\n let h = step(step(step(x, w[0]), w[1]), w[2])\n sum(h * h)\n}\n"
+    looped, unrolled = (natively(pipeline.front(Source("test.tl", t + MAIN))) for t in (LOOP.format(body=body), written))
+    assert looped == unrolled

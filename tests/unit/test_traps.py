@@ -1,0 +1,99 @@
+"""`--trap-nan`: where a program stops, what it says, and what it does not stop at; interpreted and native alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ssa_services import Recorder
+from whole_program import options
+
+from tlc.backends.runtime.native import Native
+from tlc.driver import pipeline
+from tlc.frontend.source import Source
+from tlc.ssa.world import Stop
+
+# fmt: off
+STOPS: dict[str, tuple[str, str, str]] = {  # `main`'s body, or definitions with one -> what is marked, what is said
+    "a scalar":                   ("print(log(x))", "log(x)", "`log` of 0.0 gives -inf"),
+    "a division":                 ("print(1.0 + 2.0 / x)", "2.0 / x", "`/` of 2.0 and 0.0 gives inf"),
+    "a NaN":                      ("print(x / x)", "x / x", "`/` of 0.0 and 0.0 gives nan"),
+    "an element":                 ("print(sqrt([1.0, 4.0, x - 1.0]))", "sqrt([1.0, 4.0, x - 1.0])", "`sqrt` of -1.0 gives nan at [2]"),
+    "an element of a matrix":     ("print(for[i < 2, j < 3] 1.0 / f32(2 * i - j))", "1.0 / f32(2 * i - j)", "`/` of 1.0 and 0.0 gives inf at [0, 0]"),
+    "inside of a sum":            ("print(sum[k < 3] log(f32(2 - k) + x))", "log(f32(2 - k) + x)", "`log` of 0.0 gives -inf at [2]"),
+    "a sum":                      ("print(sum([3e38, 3e38 + x]))", "sum([3e38, 3e38 + x])", "`sum` of finite numbers gives inf"),
+    "a sum of products":          ("let a = [[1e20, 1.0], [x, 1.0]]\nprint(a @ a)", "a @ a", "`sum` of finite numbers gives inf at [0, 0]"),
+    "a conversion":               ("print(f16(7e4 + x))", "f16(7e4 + x)", "`f16` of 70000.0 gives inf"),
+    "what `where` drops":         ("print(where(x > 0.0, 1.0 / x, 7.0))", "1.0 / x", "`/` of 1.0 and 0.0 gives inf"),
+    "in a loop":                  ("var y = 2.0\nwhile y > 0.0 { y = y * y + x }\nprint(y)", "y * y", "`*` of 1.8446744e+19 and 1.8446744e+19 gives inf"),
+    "in a loop of an element":    ("print(for[i < 3] grow(f32(i)))", "y * y", "`*` of 1.8446744e+19 and 1.8446744e+19 gives inf at [2]"),
+    "on the way back":            ("print(grad(fn(v) => sqrt(v) * 2.0)(x))", "sqrt(v)", "in the derivative of this, `/` of 1.0 and 0.0 gives inf"),
+    "an element on the way back": ("print(grad(fn(v) => sum(sqrt(v) * v))([1.0, x]))", "sqrt(v)", "in the derivative of this, `/` of 0.0 and 0.0 gives nan at [1]"),
+}
+GROW = """
+fn grow(v: f32) -> f32 {
+  var y = v
+  for k in 0..9 { if y > 1.0 { y = y * y } }
+  y
+}
+"""
+GOES_ON: dict[str, tuple[str, str]] = {  # what is printed
+    "a mask":                        ("print(softmax(for[i < 2, j < 2] if j <= i { 1.0 } else { -inf }))", "[[1.  0. ]\n [0.5 0.5]]"),
+    "infinities that are given":     ("let a = [inf, 1.0 + x]\nprint(a + 1.0, sum(a), a * 0.0)", "[inf  2.] inf [nan  0.]"),
+    "what an `if` does not choose":  ("print(if x > 0.0 { 1.0 / x } else { 7.0 }, for[i < 2] if i > 0 { log(f32(i)) } else { 3.0 })", "7.0 [3. 0.]"),
+    "what a derivative drops":       ("print(grad(fn(v) => if v > 0.0 { v * log(v) } else { 2.0 * v })(x), grad(fn(v: f32[n]) => norm(v))([x, x]))", "2.0 [0. 0.]"),
+    "a sum with an infinity":        ("print([[inf, 1.0 + x]] @ [[1.0], [1.0]])", "[[inf]]"),
+}
+# fmt: on
+
+
+def runs(body: str) -> list[tuple[list[str], tuple[str, str, str]]]:
+    """What is printed, and the kind, the message and the marked text of a stop: by the interpreter, then natively, by one of the hosts."""
+    text = body if "fn main" in body else f"{GROW}fn main(x: f32 = 0.0) {{\n{body}\n}}\n"
+    program = pipeline.front(Source("test.tl", text))
+    out = []
+    for host in (None, pipeline.hosts()[len(body) % len(pipeline.hosts())]):
+        services, why = Recorder(), ("", "", "")
+        asked = replace(options(program, None, host=host or "llvm"), traps=True)
+        try:
+            if host is None:
+                pipeline.interpret(program, asked, services)
+            else:
+                Native(pipeline.build(program, asked, {}), services).run()
+        except Stop as e:
+            why = (e.kind, e.message, e.span.source.text[e.span.start : e.span.end])
+        out.append((list(services.lines), why))
+    return out
+
+
+@pytest.mark.parametrize("case", STOPS, ids=str)
+def test_stops(case: str) -> None:
+    body, marked, message = STOPS[case]
+    for _, why in runs(body):
+        assert why == ("finite", message, marked)
+
+
+@pytest.mark.parametrize("case", GOES_ON, ids=str)
+def test_goes_on(case: str) -> None:
+    body, printed = GOES_ON[case]
+    for lines, why in runs(body):
+        assert ("\n".join(lines), why) == (printed, ("", "", ""))
+
+
+def test_values_keep_their_bits() -> None:
+    """Checks stand beside what is computed: sums are as they were, in the gradient too."""
+    text = """
+fn loss(w: f32[m, n], x: f32[b, m]) -> f32 = mean(tanh(x @ w) * exp(x @ w))
+fn main() {
+  let w = for[i < 5, j < 4] sin(f32(4 * i + j))
+  let x = for[i < 3, j < 5] cos(f32(5 * i + j))
+  print(value_and_grad(loss)(w, x))
+}
+"""
+    program = pipeline.front(Source("test.tl", text))
+    printed = []
+    for traps in (False, True):
+        services = Recorder()
+        Native(pipeline.build(program, replace(options(program, None), traps=traps), {}), services).run()
+        printed.append(services.lines)
+    assert printed[0] == printed[1]
