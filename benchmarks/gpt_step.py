@@ -15,7 +15,7 @@ import numpy as np
 from beside import Step, main
 from gpt_hashed import LETTERS, Array, Model, hashed, model
 
-RATE, DECAY, BETAS, EPS = 1e-3, 0.1, (0.9, 0.99), 1e-8
+RATE, DECAY, BETAS, EPS = 1e-4, 0.1, (0.9, 0.99), 1e-8
 
 
 def texts(steps: int, batch: int, context: int) -> Array:

@@ -2,8 +2,9 @@
 
 Two ways through LLVM. Kernels come with their vectors, addresses and hoisting already as they should be, so they only
 get `sroa` (which turns local buffers into registers) and go straight to code generation: that halves a cold start and
-costs no speed. Host functions are ordinary scalar code and get LLVM's standard pipeline, with its vectorizers: nothing there allows
-them to change the order in which reals are added.
+costs no speed. Host functions are ordinary scalar code and get LLVM's standard pipeline, with its vectorizer of loops: nothing there
+allows it to change the order in which reals are added. That of straight code is left out: it takes offsets near the ends of i64 for
+marks of its own, and ends the process.
 
 Objects are kept by content, so a text that was compiled before costs nothing; the caller says where.
 """
@@ -126,7 +127,7 @@ def _optimized(text: str, level: Level) -> Any:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
     if level is Level.HOST:
         passes = builder.getModulePassManager()

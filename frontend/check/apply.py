@@ -67,7 +67,8 @@ def arrange(body: Body, fn: FunctionValue, sig: Signature, args: Sequence[ast.Ar
             name = a.name
         else:
             if k >= len(sig.params):
-                raise fail("E0401", f"`{fn.name}` takes {_count(len(sig.params))}, {len(args)} are given", a.span, "one too many")
+                message = f"`{fn.name}` takes {_count(len(sig.params))}, {len(args)} are given"
+                raise fail("E0401", message, a.span, "one too many", help=fn.usage)
             name = sig.params[k].name
         if name in found:
             raise fail("E0401", f"`{name}` is given twice", a.span)

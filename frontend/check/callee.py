@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tlc.frontend import ast
 from tlc.frontend.check.body import Body
-from tlc.frontend.check.derivatives import Checkpoint, Derivative, jvp, vjp
+from tlc.frontend.check.derivatives import DIRECTIONAL, Checkpoint, Derivative, jvp, vjp
 from tlc.frontend.check.functions import Closure, DefinedFunction, FunctionValue
 from tlc.frontend.check.jacobians import hessian, jacobian
 from tlc.frontend.check.report import Failed, fail
@@ -82,7 +82,8 @@ def _of(body: Body, node: ast.Call) -> FunctionValue:
     name = node.callee.name
     if len(node.args) != 1 or node.args[0].name:
         wrt = any(a.name in ("wrt", "argnums") for a in node.args)
-        help = f"the parameter is named with the arguments: `{name}(f)(x, y, wrt = y)`" if wrt else f"the arguments follow: `{name}(f)(x)`"
+        example = DIRECTIONAL[name][1] if name in DIRECTIONAL else f"{name}(f)(x, y, wrt = y)"
+        help = f"the parameter is named with the arguments: `{example}`" if wrt else f"the arguments follow: `{name}(f)(x)`"
         raise fail("E0603", f"`{name}` takes one function", node.span, help=help)
     fn = function_of(body, node.args[0].value)
     if fn is None:

@@ -104,6 +104,13 @@ def _param_local(body: Body, p: Parameter, arg: typed.Expr) -> Local:
     return body.local(p.name, arg.type, p.span, dim=dim)
 
 
+# How these take several arguments, and one of them by name.
+DIRECTIONAL = {
+    "vjp": ("vjp(f)((x, z), dy)", "vjp(f)((x, z), dy, wrt = z)"),
+    "jvp": ("jvp(f)((x, z), (dx, dz))", "jvp(f)((x, z), dz, wrt = z)"),
+}
+
+
 @dataclass(frozen=True)
 class Transformed(ByParameters):
     """`vjp(f)`, `jvp(f)`: `what` makes the expression. Several arguments of `f` come as a tuple; it is by all of them if none is named."""
@@ -115,6 +122,10 @@ class Transformed(ByParameters):
     @property
     def name(self) -> str:  # type: ignore[override]
         return f"{self.word}({self.of.name})"
+
+    @property
+    def usage(self) -> str:
+        return f"several arguments of the function come as a tuple: `{DIRECTIONAL[self.word][0]}`"
 
     def signature(self, body: Body) -> Signature:
         return Signature((), tuple(Parameter(n, None) for n in self.takes), None)

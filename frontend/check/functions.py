@@ -48,6 +48,11 @@ class FunctionValue(ABC):
         """Whether the run time does it. Then it uses up no key, and is called once."""
         return False
 
+    @property
+    def usage(self) -> str:
+        """How it is called, in words, where its parameters alone do not say so."""
+        return ""
+
     @abstractmethod
     def signature(self, body: Body) -> Signature:
         """What it takes. Raises Failed if the definition is wrong (and was reported)."""
