@@ -63,8 +63,7 @@ def main(
 
 def compare(commands: Mapping[str, list[str]], threads: int, turns: int, tokens: int | None) -> None:
     """Run the commands in turns, on the first `threads` processors, and print their figures. The first is ours."""
-    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-    env = {**os.environ, **counts, "JAX_PLATFORMS": "cpu"}
+    env = {**os.environ, **thread_counts(threads), "JAX_PLATFORMS": "cpu"}
     if threads == 1:
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
@@ -87,6 +86,11 @@ def compare(commands: Mapping[str, list[str]], threads: int, turns: int, tokens:
         for f in all_figures:
             if loss is not None and f.loss is not None and not math.isclose(f.loss, loss, rel_tol=1e-3):
                 sys.exit(f"the results differ: {name} ends with a loss of {f.loss}, ours is {loss}")
+
+
+def thread_counts(threads: int) -> dict[str, str]:
+    """What tells the libraries of the peers how many threads they have, in the environment."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
 
 
 def _run(command: list[str], env: Mapping[str, str]) -> Figures | None:

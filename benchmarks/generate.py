@@ -13,26 +13,17 @@ from typing import Any
 
 import numpy as np
 from beside import Step, main
-from gpt_hashed import Model, model
+from gpt_hashed import Model, mapped, model, turned_model
 
 
 def torch_step(threads: int, *, steps: int, layers: int, heads: int, width: int, context: int) -> Step:
-    """Weights as PyTorch keeps them (outputs by inputs); attention to the part of the cache that is filled."""
+    """Weights as PyTorch keeps them; attention to the part of the cache that is filled."""
     import torch
     from torch.nn import functional as F
 
     torch.set_num_threads(threads)
 
-    def take(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {name: take(value) for name, value in node.items()}
-        return [take(value) for value in node] if isinstance(node, list) else torch.from_numpy(np.ascontiguousarray(node))
-
-    start = model(layers, width, context)
-    for block in start["blocks"]:
-        for name in ("qkv", "proj", "up", "down"):
-            block[name]["w"] = block[name]["w"].T
-    p = take(start)
+    p = mapped(turned_model(layers, width, context), torch.from_numpy)
     keys, values = torch.zeros(2, layers, heads, context, width // heads)
 
     def norm(q: Model, x: torch.Tensor) -> torch.Tensor:

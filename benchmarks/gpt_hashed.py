@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,34 @@ def matrix(array: int, *shape: int) -> Array:
 
 def model(layers: int, width: int, context: int) -> Model:
     """Parameters, each matrix as inputs by outputs."""
-    norm = {"scale": np.ones(width, np.float32), "shift": np.zeros(width, np.float32)}
+
+    def norm() -> Model:
+        return {"scale": np.ones(width, np.float32), "shift": np.zeros(width, np.float32)}
 
     def linear(array: int, inputs: int, outputs: int) -> Model:
         return {"w": matrix(array, inputs, outputs), "b": np.zeros(outputs, np.float32)}
 
     def block(first: int) -> Model:
         return {
-            "norm1": dict(norm), "qkv": linear(first, width, 3 * width), "proj": linear(first + 1, width, width),
-            "norm2": dict(norm), "up": linear(first + 2, width, 4 * width), "down": linear(first + 3, 4 * width, width),
+            "norm1": norm(), "qkv": linear(first, width, 3 * width), "proj": linear(first + 1, width, width),
+            "norm2": norm(), "up": linear(first + 2, width, 4 * width), "down": linear(first + 3, 4 * width, width),
         }  # fmt: skip
 
     blocks = [block(4 * layer + 2) for layer in range(layers)]
-    return {"wte": matrix(0, LETTERS, width), "wpe": matrix(1, context, width), "blocks": blocks, "norm": dict(norm)}
+    return {"wte": matrix(0, LETTERS, width), "wpe": matrix(1, context, width), "blocks": blocks, "norm": norm()}
+
+
+def mapped(node: Any, do: Callable[[Array], Any]) -> Any:
+    """The same tree, of what `do` makes of the arrays."""
+    if isinstance(node, dict):
+        return {name: mapped(value, do) for name, value in node.items()}
+    return [mapped(value, do) for value in node] if isinstance(node, list) else do(node)
+
+
+def turned_model(layers: int, width: int, context: int) -> Model:
+    """Parameters as PyTorch keeps them, each matrix of a layer as outputs by inputs."""
+    found = model(layers, width, context)
+    for block in found["blocks"]:
+        for name in ("qkv", "proj", "up", "down"):
+            block[name]["w"] = np.ascontiguousarray(block[name]["w"].T)
+    return found

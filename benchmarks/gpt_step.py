@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from beside import Step, main
-from gpt_hashed import LETTERS, Array, Model, hashed, model
+from gpt_hashed import LETTERS, Array, Model, hashed, mapped, model, turned_model
 
 RATE, DECAY, BETAS, EPS = 1e-4, 0.1, (0.9, 0.99), 1e-8
 
@@ -27,26 +27,18 @@ def texts(steps: int, batch: int, context: int) -> Array:
 
 
 def torch_step(threads: int, compiled: bool = False, *, steps: int, batch: int, layers: int, heads: int, width: int, context: int) -> Step:
-    """Weights as PyTorch keeps them (outputs by inputs), fused attention and a fused optimizer."""
+    """Weights as PyTorch keeps them, fused attention and a fused optimizer."""
     import torch
     from torch.nn import functional as F
 
     torch.set_num_threads(threads)
     leaves: list[torch.Tensor] = []
 
-    def take(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {name: take(value) for name, value in node.items()}
-        if isinstance(node, list):
-            return [take(value) for value in node]
-        leaves.append(torch.nn.Parameter(torch.from_numpy(np.ascontiguousarray(node))))
+    def take(array: Array) -> torch.nn.Parameter:
+        leaves.append(torch.nn.Parameter(torch.from_numpy(array)))
         return leaves[-1]
 
-    start = model(layers, width, context)
-    for block in start["blocks"]:
-        for name in ("qkv", "proj", "up", "down"):
-            block[name]["w"] = block[name]["w"].T
-    p = take(start)
+    p = mapped(turned_model(layers, width, context), take)
     optimizer = torch.optim.AdamW(
         [
             {"params": [w for w in leaves if w.dim() > 1], "weight_decay": DECAY},

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beside import thread_counts
 from tensor_peers import PEERS, Turn, shown
 
 if TYPE_CHECKING:
@@ -203,8 +204,7 @@ class Contestant:
     """The process of one, from outside: stopped but for its turns."""
 
     def __init__(self, name: str, python: str, threads: int, cpus: str, cpu: bool) -> None:
-        counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-        env = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")} | counts
+        env = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")} | thread_counts(threads)
         command = ["taskset", "-c", cpus, python, __file__, "--contestant", name, "--threads", str(threads)]
         command += ["--cpu"] if cpu else []
         self.name = name

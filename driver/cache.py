@@ -17,9 +17,7 @@ used for the longest time goes.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import pickle
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,15 +25,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tlc.backends import cpu
 from tlc.backends.program import Executable, Tables
 from tlc.driver.options import Options
-from tlc.frontend import disk_cache
-from tlc.frontend.source import NOWHERE, Source
+from tlc.frontend import disk_cache, pickled
+from tlc.frontend.source import Source
 
 LIMIT = 256 << 20  # bytes of all files together
 PATIENCE = 3600  # seconds after which an unfinished file has no writer any more
@@ -72,7 +69,7 @@ class Cache:
     def find(self, command: str) -> Executable | None:
         """The program of a `command_key`, compiled before from the same files, or None."""
         payload = self._read(self._path(command, "program"))
-        entry = _unpack(payload) if payload is not None else None
+        entry = pickled.unpack(payload, Entry) if payload is not None else None
         if entry is None or not all(_hash_of(path) == digest for path, digest in entry.files):
             return None
         objects: dict[str, bytes] = {}
@@ -89,7 +86,8 @@ class Cache:
         for key, data in executable.objects.items():
             if not self._path(key, "object").exists():  # it may have come from elsewhere, or be gone by now
                 self[key] = data
-        self._write(self._path(command, "program"), _pack(Entry(files, tuple(executable.objects), executable.tables, executable.host)))
+        entry = Entry(files, tuple(executable.objects), executable.tables, executable.host)
+        self._write(self._path(command, "program"), pickled.pack(entry))
 
     # ------------------------------------------------------------ the folder
 
@@ -144,48 +142,19 @@ def _machine(host: str) -> str:
 
 @cache
 def compiler() -> str:
-    """Names this compiler: its files with their sizes and times, as Python itself knows when to compile a module anew."""
+    """Names this compiler."""
     root = Path(__file__).resolve().parent.parent
-    files = sorted(
-        (path, status.st_size, status.st_mtime_ns)
+    files = disk_cache.stamps(
+        os.path.join(folder, name)
         for part in PARTS
         for folder, _, names in os.walk(root / part)
         for name in names
         if name.endswith((".py", ".tl"))
-        for path in (os.path.join(folder, name),)
-        for status in (os.stat(path),)
     )
     return _hash(repr((files, sys.version, np.__version__))).hex()
 
 
 # ---------------------------------------------------------------- helpers
-
-
-class _Pickler(pickle.Pickler):
-    """`NOWHERE` is compared by identity, so it is named, not copied."""
-
-    def persistent_id(self, obj: Any) -> str | None:
-        return "nowhere" if obj is NOWHERE.source else None
-
-
-class _Unpickler(pickle.Unpickler):
-    def persistent_load(self, pid: str) -> Source:
-        return NOWHERE.source
-
-
-def _pack(entry: Entry) -> bytes:
-    buffer = io.BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(entry)
-    return buffer.getvalue()
-
-
-def _unpack(payload: bytes) -> Entry | None:
-    """None for what no compiler like this one wrote."""
-    try:
-        entry = _Unpickler(io.BytesIO(payload)).load()
-    except Exception:
-        return None
-    return entry if isinstance(entry, Entry) else None
 
 
 def _absolute(path: str) -> str:

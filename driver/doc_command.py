@@ -100,8 +100,7 @@ def _page(page: Page) -> str:
 
 def _short(entry: Entry) -> str:
     """The first line of a struct; a function's head, broken where it is long."""
-    head = entry.head.split("\n")[0].rstrip().removesuffix("{").rstrip() if entry.head.startswith("struct") else entry.head
-    return "\n".join(_wrapped_head(head))
+    return "\n".join(_wrapped_head(entry.line))
 
 
 def _wrapped_head(head: str) -> list[str]:

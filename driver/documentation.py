@@ -31,6 +31,11 @@ class Entry:
     section: str = ""
 
     @property
+    def line(self) -> str:
+        """The head in one line: of a struct, without its fields."""
+        return self.head.split("\n")[0].rstrip().removesuffix("{").rstrip()
+
+    @property
     def prose(self) -> str:
         """The documentation without its examples."""
         return "\n".join(line for line in self.doc.split("\n>>> ")[0].split("\n") if not line.startswith(">>> ")).strip()

@@ -6,6 +6,7 @@ spelling (`--batch-size` or `--batch_size`, `--name value` or `--name=value`, `-
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -214,8 +215,6 @@ def _value(flag: Flag, text: str) -> Value:
 
 def _shown(flag: Flag) -> str:
     """The default as a user would write it."""
-    import json  # only help asks for it
-
     if flag.words:
         return next(word for word, value in flag.words if value == flag.default)
     if flag.elem is Elem.STR:

@@ -25,9 +25,8 @@ def page() -> str:
         for entry in found.entries:
             if entry.section != section:
                 section = entry.section
-                lines += ["", f"**{section[0].upper()}{section[1:]}**", ""] if lines else [f"**{section[0].upper()}{section[1:]}**", ""]
-            head = entry.head.split("\n")[0].rstrip().removesuffix("{").rstrip()
-            lines.append(f"- `{head}`: {entry.about}")
+                lines += [*([""] if lines else []), f"**{section[0].upper()}{section[1:]}**", ""]
+            lines.append(f"- `{entry.line}`: {entry.about}")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 

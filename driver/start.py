@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 INTERRUPTED = 130
 
 
 def entry() -> None:
     """The console script."""
+    for request in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(request) is signal.SIG_DFL:
+            signal.signal(request, _end)
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # else somebody asked for silence
         signal.signal(signal.SIGINT, _leave)
     from tlc.driver.cli import entry as run
 
     signal.signal(signal.SIGINT, usual)
-    run()
+    try:
+        run()
+    except KeyboardInterrupt:  # again, while the first was being answered
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is to clean up
+
+
+def _end(request: int, _: object) -> None:
+    """End as this signal asks, but by way of Python, which cleans up behind itself."""
+    sys.exit(128 + request)
 
 
 def _leave(*_: object) -> None:

@@ -7,9 +7,11 @@ middle leaves at most a file with a temporary name. A folder that cannot be read
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -45,11 +47,29 @@ def write(path: Path, payload: bytes) -> None:
             file.write(hashlib.sha256(payload).digest() + payload)
 
 
+def stamps(paths: Iterable[Path | str]) -> list[tuple[str, int, int]]:
+    """The files of a program with their sizes and times: so Python itself knows when to compile a module anew."""
+    return sorted((str(path), status.st_size, status.st_mtime_ns) for path in paths for status in (os.stat(path),))
+
+
 def umask() -> int:
     """What files of this process are not to allow."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+_unfinished: set[str] = set()  # temporary files of this process
+_may_begin = threading.Lock()  # held while one is made, and for good when the process ends
+
+
+@atexit.register
+def _drop_unfinished() -> None:
+    """Where the process ends in the middle of writing: a thread left behind neither comes back to clean up nor may begin again."""
+    _may_begin.acquire()
+    for path in tuple(_unfinished):
+        with suppress(OSError):
+            os.unlink(path)
 
 
 @contextmanager
@@ -61,14 +81,17 @@ def replacing(path: Path, prefix: str, public: bool = False) -> Iterator[IO[byte
 
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
+        with _may_begin:
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
+            _unfinished.add(temporary)
         with os.fdopen(handle, "wb") as file:
             yield file
         if public:
             os.chmod(temporary, 0o666 & ~umask())  # `mkstemp` lets nobody else read
         os.replace(temporary, path)
-        temporary = ""
+        _unfinished.discard(temporary)
     finally:
-        if temporary:
+        if temporary in _unfinished:
             with suppress(OSError):
                 os.unlink(temporary)
+            _unfinished.discard(temporary)

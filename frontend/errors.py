@@ -522,7 +522,7 @@ _ROWS = [
     ErrorRow(
         "E0960",
         "derivative that is not known",
-        "What a function of the C library or of Python computes cannot be looked into, so it has a derivative only by a "
+        "What a function of the C library computes cannot be looked into, so it has a derivative only by a "
         "rule: `@vjp(rule)` above a function that calls it. "
         "(Derivatives of derivatives of loops and recursive functions are known to the eighth.)",
         "extern fn cbrt(x: f64) -> f64\n\nfn main() {\n  print(grad(fn(x) => cbrt(x) * x)(8.0))\n}\n",

@@ -7,18 +7,14 @@ version of Python. `disk_cache.py` says how files are kept. One of another text 
 from __future__ import annotations
 
 import hashlib
-import io
-import os
-import pickle
 import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from tlc.frontend import ast, disk_cache
+from tlc.frontend import ast, disk_cache, pickled
 from tlc.frontend.parser import parse
-from tlc.frontend.source import NOWHERE, Source
+from tlc.frontend.source import Source
 
 
 def tree(source: Source) -> ast.Module:
@@ -27,19 +23,18 @@ def tree(source: Source) -> ast.Module:
     key = hashlib.sha256(repr((source.path, source.text, _front_end())).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     path = disk_cache.folder() / f"library-{name}-{key}.tree"
     kept = disk_cache.read(path)
-    found = _unpack(kept, source) if kept is not None else None
+    found = pickled.unpack(kept, ast.Module, source=source) if kept is not None else None
     if found is None:
         found = parse(source)
         _remove_others(path, f"library-{name}-*.tree")
-        disk_cache.write(path, _pack(found, source))
+        disk_cache.write(path, pickled.pack(found, source=source))
     return found
 
 
 @cache
 def _front_end() -> str:
-    """Names this front end, as Python itself knows when to compile a module anew."""
-    files = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in os.scandir(Path(__file__).parent) if e.name.endswith(".py"))
-    return repr((files, sys.version_info[:3]))
+    """Names this front end."""
+    return repr((disk_cache.stamps(Path(__file__).parent.glob("*.py")), sys.version_info[:3]))
 
 
 def _remove_others(path: Path, pattern: str) -> None:
@@ -47,38 +42,3 @@ def _remove_others(path: Path, pattern: str) -> None:
         for other in path.parent.glob(pattern):
             if other != path:
                 other.unlink(missing_ok=True)
-
-
-class _Pickler(pickle.Pickler):
-    """Sources are compared by identity, so they are named, not copied."""
-
-    def __init__(self, buffer: io.BytesIO, source: Source) -> None:
-        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
-        self.names = {id(NOWHERE.source): "nowhere", id(source): "source"}
-
-    def persistent_id(self, obj: Any) -> str | None:
-        return self.names.get(id(obj))
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, buffer: io.BytesIO, source: Source) -> None:
-        super().__init__(buffer)
-        self.sources = {"nowhere": NOWHERE.source, "source": source}
-
-    def persistent_load(self, pid: str) -> Source:
-        return self.sources[pid]
-
-
-def _pack(module: ast.Module, source: Source) -> bytes:
-    buffer = io.BytesIO()
-    _Pickler(buffer, source).dump(module)
-    return buffer.getvalue()
-
-
-def _unpack(payload: bytes, source: Source) -> ast.Module | None:
-    """None for what no front end like this one wrote."""
-    try:
-        module = _Unpickler(io.BytesIO(payload), source).load()
-    except Exception:
-        return None
-    return module if isinstance(module, ast.Module) else None

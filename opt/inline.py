@@ -25,8 +25,6 @@ the results. Spans are those of the callee: a failing `check` points at its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tlc.opt.regions import regions
 from tlc.ssa.calls import DERIVED, NAMED, callee_of, callees, components, named, reached
 from tlc.ssa.clone import clone_blocks
@@ -149,7 +147,7 @@ def inline_call(call: Instr, callee: Function, in_place: bool = False) -> Block:
     assert block is not None and block.region is not None
     copies = clone_blocks(callee.blocks, {})
     if in_place:
-        for i in (i for b in copies for i in _all(b)):
+        for i in walk(Region(copies)):
             if i.span.source.library and i.op != "check":
                 i.span = call.span
     at = block.instrs.index(call)
@@ -180,13 +178,6 @@ def inline_call(call: Instr, callee: Function, in_place: bool = False) -> Block:
     t.operands = ()
     _insert_behind(block.region, block, [*copies[1:], rest])
     return rest
-
-
-def _all(block: Block) -> Iterator[Instr]:
-    for instr in block.instrs:
-        yield instr
-        for region in instr.regions:
-            yield from walk(region)
 
 
 def _split_behind(block: Block, at: int) -> Block:

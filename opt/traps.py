@@ -19,12 +19,13 @@ Requires SSA, where regions call only what stays a call. The program computes ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_region
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, Value, walk
+from tlc.ssa.edit import insert_before
+from tlc.ssa.ir import BOOL, Instr, Module, Region, Terminator, Type, Value, walk
 from tlc.ssa.reductions import product
 
 # Ops that give a finite real for finite operands; any other may not.
@@ -92,13 +93,13 @@ class _Traps:
                 true = block.append(Instr("const", (), (BOOL,), {"value": True}, (), span))
                 block.terminator = Terminator("yield", true.results, (), span)
         extents = instr.operands[len(instr.operands) - len(region.entry.params) :]
-        _before(instr).insert(Instr("tabulate", extents, (Type(BOOL.elem, len(extents)),), {}, (copy,), instr.span))
+        insert_before(instr, Instr("tabulate", extents, (Type(BOOL.elem, len(extents)),), {}, (copy,), instr.span))
 
     # ------------------------------------------------------------ what is checked
 
     def _scalar(self, instr: Instr, indices: tuple[Value, ...]) -> None:
         last, needed = _chosen(instr) if instr.span.derivative else (instr, [])
-        b = _behind(last)
+        b = Builder.behind(last)
         b.span = instr.span
         operands = [v for v in instr.operands if v.type.elem.is_real]
         holds = _finite(b, instr.result)
@@ -121,9 +122,8 @@ class _Traps:
             if block.terminator.op == "yield":
                 (element,) = block.terminator.operands
                 b = Builder(block, None, instr.span)
-                b.yield_(_all(b, [_finite(b, v) for v in factors.get(element, (element,))]))
-        b = _behind(instr)
-        b.span = instr.span
+                b.yield_(b.every([_finite(b, v) for v in factors.get(element, (element,))]))
+        b = Builder.behind(instr)
         every = b.emit("reduce", instr.operands, [BOOL], {"op": "all", "order": instr.attrs["order"]}, [region]).result
         holds = b.op("or", _finite(b, instr.result), b.op("not", every))
         self._check(b, holds, f"`{instr.attrs['op']}` of finite numbers gives {{0}}", [instr.result], indices)
@@ -170,26 +170,3 @@ def _chosen(instr: Instr) -> tuple[Instr, list[tuple[Value, bool]]]:
 
 def _finite(b: Builder, v: Value) -> Value:
     return b.op("lt", b.op("abs", v), b.const(math.inf, v.type))
-
-
-def _all(b: Builder, conditions: Sequence[Value]) -> Value:
-    first, *others = conditions
-    for c in others:
-        first = b.op("and", first, c)
-    return first
-
-
-def _before(instr: Instr) -> Builder:
-    assert instr.block is not None
-    return _at(instr.block, instr.block.instrs.index(instr))
-
-
-def _behind(instr: Instr) -> Builder:
-    assert instr.block is not None
-    return _at(instr.block, instr.block.instrs.index(instr) + 1)
-
-
-def _at(block: Block, position: int) -> Builder:
-    b = Builder(block)
-    b.position = position
-    return b

@@ -12,12 +12,29 @@ the region yields. It may make more blocks (`new_block`, `move_to`); the `yield`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tlc.frontend.narrow_reals import nearest
 from tlc.frontend.source import NOWHERE, Span
-from tlc.ssa.ir import I64, Attr, Block, Function, Instr, Module, Region, Terminator, Type, Value, branch, jump, ret, unreachable, yield_
+from tlc.ssa.ir import (
+    BOOL,
+    I64,
+    Attr,
+    Block,
+    Function,
+    Instr,
+    Module,
+    Region,
+    Terminator,
+    Type,
+    Value,
+    branch,
+    jump,
+    ret,
+    unreachable,
+    yield_,
+)
 from tlc.ssa.typerules import Site, result_types
 
 Body = Callable[..., "Value | Sequence[Value]"]  # (builder, *indices) -> what is yielded
@@ -37,6 +54,14 @@ class Builder:
         """A builder that inserts before an instruction, in its span."""
         assert instr.block is not None
         return Builder(instr.block, module, instr.span, instr)
+
+    @staticmethod
+    def behind(instr: Instr, module: Module | None = None) -> Builder:
+        """A builder that inserts behind an instruction, in its span."""
+        b = Builder.before(instr, module)
+        assert b.position is not None
+        b.position += 1
+        return b
 
     def new_block(self, name: str = "", types: Sequence[Type] = ()) -> Block:
         """A new block at the end of this region; the builder stays where it is."""
@@ -92,6 +117,13 @@ class Builder:
     def convert(self, x: Value, type: Type) -> Value:
         """`x` itself where it has that type already."""
         return x if x.type == type else self.op("convert", x, type=type)
+
+    def every(self, conditions: Iterable[Value]) -> Value:
+        """Whether all of the conditions hold; there may be none."""
+        found: Value | None = None
+        for c in conditions:
+            found = c if found is None else self.op("and", found, c)
+        return self.const(True, BOOL) if found is None else found
 
     def index(self, x: Value, *indices: Value, hint: str = "") -> Value:
         return self.emit("index", (x, *indices), names=[hint]).result if indices else x

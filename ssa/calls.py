@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tlc.ssa.components import components as strongly_connected
+from tlc.ssa.components import reachable
 from tlc.ssa.ir import Function, Instr, Module, walk
 
 CALLED = ("call",)
@@ -32,24 +33,13 @@ def callees(function: Function, ops: Sequence[str] = CALLED) -> list[str]:
 
 def reached(module: Module, names: Iterable[str], ops: Sequence[str] = CALLED) -> dict[str, None]:
     """Functions and all that they name, directly or through others, in the order of finding them."""
-    return _closure(names, lambda name: callees(module.functions[name], ops))
+    return reachable(names, lambda name: callees(module.functions[name], ops))
 
 
 def recursive(module: Module) -> set[str]:
     """Functions that may call themselves, directly or through others."""
     direct = {name: callees(f) for name, f in module.functions.items()}
-    return {name for name, called in direct.items() if name in _closure(called, direct.__getitem__)}
-
-
-def _closure(names: Iterable[str], following: Callable[[str], list[str]]) -> dict[str, None]:
-    out: dict[str, None] = {}
-    work = list(names)
-    while work:
-        name = work.pop()
-        if name not in out:
-            out[name] = None
-            work += following(name)
-    return out
+    return {name for name, called in direct.items() if name in reachable(called, direct.__getitem__)}
 
 
 def components(module: Module) -> list[list[str]]:

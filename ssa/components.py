@@ -1,4 +1,4 @@
-"""Strongly connected components of a graph (Tarjan 1972)."""
+"""What is reached in a graph, and its strongly connected components (Tarjan 1972)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
+
+
+def reachable(roots: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> dict[Node, None]:
+    """The roots and all that they lead to, in the order of finding them, depth first."""
+    found: dict[Node, None] = {}
+    work = list(roots)
+    while work:
+        node = work.pop()
+        if node not in found:
+            found[node] = None
+            work += following(node)
+    return found
 
 
 def components(roots: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> list[list[Node]]:

@@ -13,10 +13,10 @@ around are live from the entry to their last reading. Dictionaries stand for set
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tlc.ssa.cfg import postorder, successors
+from tlc.ssa.cfg import postorder
 from tlc.ssa.ir import Block, Instr, Region, User, Value
 
 Values = dict[Value, None]  # an ordered set
@@ -74,7 +74,17 @@ def free_values(region: Region) -> Values:
 
 def liveness(region: Region, reads: Callable[[User], Values] = reads) -> Liveness:
     """Live values at both ends of every reachable block; `reads` says what counts as a reading."""
-    order = postorder(region)
+    return liveness_of(postorder(region), reads)
+
+
+def liveness_of(
+    order: Sequence[Block],
+    reads: Callable[[User], Values],
+    on_edge: Callable[[Block, tuple[Value, ...]], Iterable[Value]] = lambda target, args: (),
+) -> Liveness:
+    """The same for some blocks of a region, best in postorder, and the edges between them. `on_edge` says what is read on an edge with
+    these arguments, and nowhere else: that is live out of the block that jumps.
+    """
     read: dict[Block, Values] = {}
     defined: dict[Block, Values] = {}
     for block in order:
@@ -93,8 +103,10 @@ def liveness(region: Region, reads: Callable[[User], Values] = reads) -> Livenes
         for block in order:
             out = live_out[block]
             size = len(out)
-            for s in successors(block):
-                out.update(live_in[s])
+            for target, args in block.terminator.edges:
+                if target in live_in:
+                    out.update(live_in[target])
+                    out.update(dict.fromkeys(on_edge(target, args)))
             if len(out) != size:
                 changed = True
                 live_in[block].update({v: None for v in out if v not in defined[block]})

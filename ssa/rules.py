@@ -12,6 +12,8 @@ adjoints are added in the order in which they would be if `f` stood there itself
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.calls import DERIVED, NAMED, callee_of, reached
 from tlc.ssa.ir import Attr, Function, Instr, Module, Type, Value, walk
@@ -38,12 +40,7 @@ def make_objective(module: Module, callee: Function) -> str:
     function, b = new_function(name, [*operands, *adjoints, *so_far], [scalar], module, callee.span)
     given, rest = function.params[: len(operands)], function.params[len(operands) :]
     results = [r for r in b.call(callee.name, given, callee.results) if r.type.elem.is_real]
-    total = None
-    for x, y in zip([*results, *(p for p in given if p.type.elem.is_real)], rest, strict=True):
-        product = b.convert(_inner_product(b, x, y), scalar)
-        total = product if total is None else b.op("add", total, product)
-    assert total is not None
-    b.ret(total)
+    b.ret(_products(b, zip([*results, *(p for p in given if p.type.elem.is_real)], rest, strict=True), scalar))
     return name
 
 
@@ -64,13 +61,18 @@ def make_pushed(module: Module, instr: Instr, wrt: tuple[int, ...]) -> str:
     results = given[len(instr.operands) :]
     gradients = iter(b.call(rule.name, [*given, *(next(u) if r.type.elem.is_real else r for r in results)], rule.results))
     of_operand = {k: next(gradients) for k, v in enumerate(instr.operands) if v.type.elem.is_real}
-    total = None
-    for k, tangent in zip(wrt, t, strict=True):
-        part = b.convert(_inner_product(b, of_operand[k], tangent), scalar)
+    b.ret(_products(b, zip((of_operand[k] for k in wrt), t, strict=True), scalar))
+    return name
+
+
+def _products(b: Builder, pairs: Iterable[tuple[Value, Value]], type: Type) -> Value:
+    """The sum of the inner products of pairs of tensors or numbers; there is one at least."""
+    total: Value | None = None
+    for x, y in pairs:
+        part = b.convert(_inner_product(b, x, y), type)
         total = part if total is None else b.op("add", total, part)
     assert total is not None
-    b.ret(total)
-    return name
+    return total
 
 
 def _inner_product(b: Builder, x: Value, y: Value) -> Value:

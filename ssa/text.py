@@ -208,8 +208,6 @@ class _Parser(Tokens):
         self.pending: list[tuple[User, list[Token]]] = []
         self.pending_terminators: list[tuple[Block, Token, list[Token], list[tuple[Block, list[Token]]]]] = []
 
-    # ------------------------------------------------------------ tokens
-
     # ------------------------------------------------------------ structure
 
     def module(self) -> Module:

@@ -32,7 +32,7 @@ from tlc.tensor.kernel.ir import Buffer, Const, Declare, Load, Space, Store, Var
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.kernel.ir import const as kconst
 from tlc.tensor.kernel.ir import op as kop
-from tlc.tensor.nests import LIGHT, Nest, outer_loops, unit
+from tlc.tensor.nests import Nest, outer_loops, unit
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks, Role
 
@@ -272,19 +272,10 @@ class BlockNest:
 
         self.emitter.guarded(inner, [axis(LIMIT)], lambda g: self.emitter.loop(g, "k", *reduced, step))
 
-        def finish(s: Scope, at: tuple[KExpr, ...], of: Buffer = acc) -> None:
-            if memory:
-                s.body.append(Store(target, place(s), Load(acc, at)))
-                return
-            s.accs = (Load(of, at),)
-            self.nest(node, s).store(s)
-
-        if memory or tall == 1 or cost(node.outputs) <= LIGHT:
-            cells(inner, False, finish)
+        if memory:
+            cells(inner, False, lambda s, at: s.body.append(Store(target, place(s), Load(acc, at))))
         else:
-            held = nest.local(inner, acc.elem, tall, width)
-            cells(inner, False, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
-            self.emitter.loop(inner, "r", kconst(0), kconst(tall), lambda s, k: cells(s, False, partial(finish, of=held), one=k))
+            nest.finish_tile(inner, acc, lambda s, row, fill: cells(s, False, fill, one=row))
         scope.body.extend(inner.body)
 
     # ------------------------------------------------------------ the roles
@@ -340,11 +331,7 @@ class BlockNest:
                 s.axes[self.depth + 1] = j
 
             def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
-                def lane(y: Scope, l: Var) -> None:
-                    y.axes[self.depth] = plus(first, l)
-                    nest.store(y)
-
-                nest.vector(x, count, width, lane)
+                nest.vector_along(x, self.depth, first, count, width, lambda y, _: nest.store(y))
 
             self.strips(s, 2 * self.lanes, strip)
 
@@ -431,11 +418,7 @@ class BlockNest:
             s.axes[d] = i
 
             def chunk(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
-                def lane(y: Scope, l: Var) -> None:
-                    y.axes[d + 1] = plus(first, l)
-                    fill(y, tuple(y.lookup(k) for k in range(node.rank)))
-
-                nest.vector(x, count, width, lane)
+                nest.vector_along(x, d + 1, first, count, width, lambda y, _: fill(y, tuple(y.lookup(k) for k in range(node.rank))))
 
             nest.chunks(s, d + 1, 2 * self.lanes, chunk)
 

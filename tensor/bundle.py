@@ -120,7 +120,7 @@ def _belongs(run: Sequence[Node], node: Node) -> bool:
 def _may_wait(graph: Graph, run: Sequence[Node], node: Node) -> bool:
     """Whether the nodes of a run may be done only when this one is."""
     place = graph.place(node)
-    return all(graph.may_read_at(n, place) and graph.may_give_at(n, place) for n in run)
+    return all(graph.may_run_at(n, place) for n in run)
 
 
 def _home(run: Sequence[Node], tensor: Tensor) -> Tensor | None:

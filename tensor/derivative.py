@@ -39,7 +39,8 @@ from tlc.opt.sink import sink
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import DERIVED, KEPT, NAMED, callee_of, callees, components, reached
 from tlc.ssa.clone import clone_function
-from tlc.ssa.ir import Function, Instr, Module, Value, drop, erase, walk
+from tlc.ssa.edit import insert_before
+from tlc.ssa.ir import Function, Instr, Module, Value, erase, walk
 from tlc.ssa.orders import accumulate_wide
 from tlc.ssa.rules import make_call, make_calls, make_pushed
 from tlc.ssa.tape import TAPES, tapes, touching
@@ -130,13 +131,17 @@ class _Derivatives:
             self._expand_all(made, {})
 
     def _make_forward(self, callee: str, wrt: tuple[int, ...], name: str) -> Function:
-        function = clone_function(self.module.functions[callee], name)
-        scratch = Module({name: function})
-        for other in reached(self.module, callees(function, KEPT), KEPT):
-            scratch.functions[other] = clone_function(self.module.functions[other], other)
+        scratch = self._copy(callee, name)
         passes.run(scratch, SIMPLIFY)
+        function = scratch.functions[name]
         forward(function, wrt, self)
         return self.module.add(function)
+
+    def _copy(self, callee: str, name: str) -> Module:
+        """A copy of a function under another name, and copies of all that it calls."""
+        function = clone_function(self.module.functions[callee], name)
+        called = reached(self.module, callees(function, KEPT), KEPT)
+        return Module({name: function, **{other: clone_function(self.module.functions[other], other) for other in called}})
 
     # what a forward sweep asks: `forward.Calls`
 
@@ -155,11 +160,9 @@ class _Derivatives:
     def _make(self, instr: Instr, name: str, equalities: Equalities) -> None:
         wrt, value = instr.attrs["wrt"], instr.attrs["value"]
         assert isinstance(wrt, tuple) and isinstance(value, bool)
-        function = clone_function(self.module.functions[callee_of(instr)], name)
+        scratch = self._copy(callee_of(instr), name)
+        function = scratch.functions[name]
         known = _state(function, equalities)
-        scratch = Module({name: function})
-        for other in reached(self.module, callees(function, KEPT), KEPT):
-            scratch.functions[other] = clone_function(self.module.functions[other], other)
         passes.run(scratch, SIMPLIFY)
         if _no_tape(function):
             passes.run(scratch, SIMPLIFY)
@@ -218,14 +221,10 @@ class _Derivatives:
 def _call_instead(instr: Instr, callee: str) -> None:
     """A call of what was made for a `grad` or `jvp`, in its place."""
     types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
-    call = Instr("call", instr.operands, types, {"callee": callee}, (), instr.span, names)
-    block = instr.block
-    assert block is not None
-    call.block = block
-    block.instrs[block.instrs.index(instr)] = call
+    call = insert_before(instr, Instr("call", instr.operands, types, {"callee": callee}, (), instr.span, names))
     for old, new in zip(instr.results, call.results, strict=True):
         old.replace_by(new)
-    drop(instr)
+    erase(instr)
 
 
 def _shapes_of(function: Function) -> tuple[tuple[tuple[int, ...], ...], ...]:

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import postorder
-from tlc.ssa.ir import Block, Function, Instr, Value
-from tlc.ssa.liveness import reads
+from tlc.ssa.components import reachable
+from tlc.ssa.ir import Block, Function, Instr, Terminator, User, Value
+from tlc.ssa.liveness import Liveness, Values, liveness_of, reads
 from tlc.tensor.derivative_rules import partial
-
-Values = dict[Value, None]  # an ordered set
 
 
 @dataclass(frozen=True)
@@ -95,46 +94,30 @@ def activity(function: Function, wrt: Sequence[Value], results: Sequence[Value],
     work = [v for v in results if v in varied]
     if everything:
         work += [v for v in (*pushed, *popped, *(o for i in calls for o in inputs(i))) if v in varied]
-    active: Values = {}
-    while work:
-        v = work.pop()
-        if v in active:
-            continue
-        active[v] = None
+
+    def from_which(v: Value) -> list[Value]:
         found = sources[v] if v in sources else inputs(v.owner) if isinstance(v.owner, Instr) else []
-        work += [x for x in found if x in varied]
+        return [x for x in found if x in varied]
+
+    active = reachable(work, from_which)
     return Activity(active, touching, everything or any(p in active for p in popped))
 
 
-def adjoint_liveness(blocks: list[Block], activity: Activity, results: Sequence[Value]) -> tuple[dict[Block, Values], dict[Block, Values]]:
+def adjoint_liveness(blocks: Sequence[Block], activity: Activity, results: Sequence[Value]) -> Liveness:
     """Active values that are live into and out of each block, counting only uses that contribute to their adjoints.
 
     `results` are those that have one of the values that the function returns.
     """
-    used: dict[Block, Values] = {}
-    for b in blocks:
-        defined: Values = dict.fromkeys(b.params)
-        used[b] = {}
-        for i in b.instrs:
-            if activity.works(i):
-                used[b].update({v: None for v in inputs(i) if v in activity and v not in defined})
-            defined.update(dict.fromkeys(i.results))
-        if b.terminator.op == "return":
-            used[b].update({v: None for v in results if v in activity and v not in defined})
-    own = {b: {*b.params, *(r for i in b.instrs for r in i.results)} for b in blocks}
-    live_in: dict[Block, Values] = {b: dict(used[b]) for b in blocks}
-    live_out: dict[Block, Values] = {b: {} for b in blocks}
-    changed = True
-    while changed:
-        changed = False
-        for b in blocks:
-            out = live_out[b]
-            size = len(out)
-            for target, args in b.terminator.edges:
-                if target in live_in:
-                    out.update(live_in[target])
-                    out.update({a: None for p, a in zip(target.params, args, strict=True) if p in activity and a in activity})
-            if len(out) != size:
-                changed = True
-                live_in[b].update({v: None for v in out if v not in own[b]})
-    return live_in, live_out
+
+    def contributing(user: User) -> Values:
+        found: Sequence[Value] = ()
+        if isinstance(user, Instr) and activity.works(user):
+            found = inputs(user)
+        elif isinstance(user, Terminator) and user.op == "return":
+            found = results
+        return {v: None for v in found if v in activity}
+
+    def on_edge(target: Block, args: tuple[Value, ...]) -> list[Value]:
+        return [a for p, a in zip(target.params, args, strict=True) if p in activity and a in activity]
+
+    return liveness_of(blocks, contributing, on_edge)

@@ -31,7 +31,8 @@ from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import BOOL, I64, Attr, Function, Instr, Region, Type, Value, drop_block
+from tlc.ssa.components import reachable
+from tlc.ssa.ir import I64, Attr, Function, Instr, Region, Type, Value, drop_block
 from tlc.tensor.derivative_rules import At, by_own_rule, partial
 from tlc.tensor.distribute import loaded
 from tlc.tensor.extents import Key
@@ -154,14 +155,7 @@ class RegionForm:
 
     def computed_from(self, value: Value) -> set[Value]:
         """A scalar and what it is computed from in the region."""
-        work, seen = [value], {value}
-        while work:
-            v = work.pop()
-            if v in self.inside and isinstance(v.owner, Instr):
-                new = [o for o in v.owner.operands if o not in seen]
-                seen.update(new)
-                work += new
-        return seen
+        return set(reachable([value], lambda v: v.owner.operands if v in self.inside and isinstance(v.owner, Instr) else ()))
 
 
 class RegionAdjoint(RegionForm):
@@ -328,11 +322,11 @@ class RegionAdjoint(RegionForm):
                 holds = solution.apply(b, point, at, extents)
                 values = {**point.values, **dict(zip(places, at, strict=True))}
                 for inner, best in self.at_best.items():
-                    found = b.index_if(conjunction(b, holds), best, *(values[i] for i in self.outer))
+                    found = b.index_if(b.every(holds), best, *(values[i] for i in self.outer))
                     holds.append(b.op("eq", found, values[inner]))
                 if guard is not None:
-                    holds.append(Point(self, b, values, conjunction(b, holds), doubtful).forward(guard))
-                return full.value(b, values, conjunction(b, holds), doubtful)
+                    holds.append(Point(self, b, values, b.every(holds), doubtful).forward(guard))
+                return full.value(b, values, b.every(holds), doubtful)
 
             if not missing:
                 return term(b)
@@ -425,10 +419,7 @@ class RegionAdjoint(RegionForm):
             values = dict(zip(indices, at, strict=True))
             point = Point(self, b, values)
             exists = [b.op("lt", values[i], point.forward(n)) for i, n in self.inner.items()]
-            every = exists[0]
-            for e in exists[1:]:
-                every = b.op("and", every, e)
-            once = b.op("convert", every, type=I64)
+            once = b.op("convert", b.every(exists), type=I64)
             return b.reduce("sum", [once], lambda b, _: value(b, dict(point.values)))
 
         padded = self.sweep.b.tabulate([*outer.extents, *inner.values()], guarded, _names(indices))
@@ -446,8 +437,6 @@ class RegionAdjoint(RegionForm):
         point = Point(self, b, values)
         extents = [point.forward(n) for n in self.inner.values()]
         return _sum(b, extents, lambda b, *at: value(b, {**point.values, **dict(zip(self.inner, at, strict=True))}), _names(self.inner))
-
-
 
     def _projections(self, base: Value, places: tuple[Value, ...], context: Context) -> dict[int, Value]:
         """Axes of the tensor that an index of the context runs through, once and completely."""
@@ -516,7 +505,7 @@ class RegionAdjoint(RegionForm):
             hits = [b.op("eq", at[axis], context.place(places[axis])(b, dict(values))) for axis in computed]
             if guard is not None:
                 hits.append(context.place(guard)(b, dict(values)))
-            here = conjunction(b, hits)
+            here = b.every(hits)
             return b.op("select", here, context.value(b, dict(values)), b.const(0.0, Type(base.type.elem)))
 
         own = [self.sweep.extent(base, axis) for axis in range(base.type.rank)]
@@ -542,7 +531,7 @@ class RegionAdjoint(RegionForm):
     def _if_any(self, base: Value, extents: Sequence[Value]) -> tuple[Value, ...]:
         """Extents that are 0 where a tensor has no element."""
         b = self.sweep.b
-        some = conjunction(b, [b.op("gt", self.sweep.extent(base, axis), b.i64(0)) for axis in range(base.type.rank)])
+        some = b.every([b.op("gt", self.sweep.extent(base, axis), b.i64(0)) for axis in range(base.type.rank)])
         return (b.op("select", some, extents[0], b.i64(0)), *extents[1:])
 
 
@@ -614,7 +603,7 @@ class Point:
         if self.guard is not None and read_at is not None and any(self.of.depends(v, self.doubtful) for v in read_at[1:]):
             own = (operands[0], self.guard) if instr.op == "index_if" else (self.guard,)
             read = operands[1:] if instr.op == "index_if" else operands
-            self.values[instr.result] = self.b.index_if(conjunction(self.b, own), *read, hint=instr.result.name)
+            self.values[instr.result] = self.b.index_if(self.b.every(own), *read, hint=instr.result.name)
             return
         types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
         copy = self.b.insert(Instr(instr.op, operands, types, dict(instr.attrs), (), instr.span, names))
@@ -662,14 +651,6 @@ def _is_plain(value: Value, guarded: bool) -> bool:
     if not isinstance(owner, Instr) or owner.op == "const":
         return not guarded
     return owner.op == "index_if" or (owner.op == "index" and not guarded)
-
-
-def conjunction(b: Builder, conditions: Sequence[Value]) -> Value:
-    """Whether all of the conditions hold; there may be none."""
-    first, *others = conditions or [b.const(True, BOOL)]
-    for c in others:
-        first = b.op("and", first, c)
-    return first
 
 
 def is_expensive(instr: Instr) -> bool:

@@ -43,7 +43,7 @@ from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type
 from tlc.ssa.liveness import free_values
 from tlc.tensor.extents import extent, known_extent
 from tlc.tensor.opaque import expand_reductions
-from tlc.tensor.outline import can_fail
+from tlc.tensor.outline import can_fail, may_stop
 
 EXPENSIVE = 12  # a scalar that costs more is stored rather than computed once an element of an inner comprehension
 CALL_COST = 1000
@@ -169,7 +169,7 @@ class Distribution:
                 self._check(instr)
             case "call" if callee_of(instr) in self.taped:
                 raise NotDistributable("the derivative of a recursion has a tape", instr.span)
-            case "call" | "call_vjp" if is_scalar_call(instr) and self._may_stop(instr):
+            case "call" | "call_vjp" if is_scalar_call(instr) and may_stop(self.module, instr):
                 self._call(instr)
             case "call_vjp" if not is_scalar_call(instr):
                 self._call_vjp(instr)
@@ -419,11 +419,7 @@ class Distribution:
 
     def _any(self, extents: Sequence[Value]) -> Value:
         """Whether none of the extents is zero."""
-        positive = [self.b.op("gt", n, self.b.i64(0)) for n in extents]
-        result = positive[0]
-        for p in positive[1:]:
-            result = self.b.op("and", result, p)
-        return result
+        return self.b.every([self.b.op("gt", n, self.b.i64(0)) for n in extents])
 
     def over(self, tensor: Value, axes: Axes) -> Value:
         """A tensor of the region as a whole one, led by the dimensions of these axes."""
@@ -605,15 +601,12 @@ class Distribution:
             region = self._scalar_region(others, scalars)
             piece = self.b.emit("tabulate", self.extents, types, {}, [region], [self.instr.results[k].name for k in scalars])
             results.update(zip(scalars, piece.results, strict=True))
-        elif any(self._may_stop(i) for block in others for i in block.instrs):
+        elif any(may_stop(self.module, i) for block in others for i in block.instrs):
             region = self._scalar_region(others, [])
             _yield_nothing(region)
             self.b.emit("tabulate", self.extents, [Type(Elem.BOOL, len(self.params))], {}, [region])
         results.update((k, self.over(value, every)) for k, value in tensors.items())
         return tuple(results[k] for k in range(len(self.instr.results)))
-
-    def _may_stop(self, instr: Instr) -> bool:
-        return instr.op == "check" or (instr.op in KEPT and can_fail(self.module, str(instr.attrs["callee"])))
 
     def _is_whole(self, value: Value) -> bool:
         view = self.views[value]

@@ -262,5 +262,3 @@ def rounded_down(n: KExpr, to: int) -> KExpr:
     if isinstance(n, Const):
         return const(int(n.value) // to * to)
     return op("mul", op("floordiv", n, const(to)), const(to))
-
-

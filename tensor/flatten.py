@@ -120,7 +120,7 @@ class _Flattening:
             _discard(distribution.pieces)
             if instr.op != "tabulate":
                 _tabulate_first(instr, self.module)
-            elif not interchange(instr, self.module):
+            elif not interchange(instr, self.module, self.taped):
                 self.notes.append(Note(e.span, e.reason))
                 run_as_loop(instr, self.module)
             return

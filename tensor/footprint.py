@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.dims import Dim, DimVar, Monomial
 from tlc.frontend.source import Span
-from tlc.ssa.cfg import successors
+from tlc.opt.rewrite import const_of
+from tlc.ssa.cfg import postorder, successors
 from tlc.ssa.ir import Block, Function, Instr, Type, Value
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.tape import tape_of
@@ -234,7 +235,7 @@ class _Walk:
     def point(self, owned: Mapping[Value, Dim], tape: list[Held], span: Span) -> None:
         """Note the sum at a point, unless another is never smaller."""
         held = (*(Held(v, size) for v, size in owned.items()), *tape)
-        total = _sum(h.size * h.times for h in held)
+        total = summed(h.size * h.times for h in held)
         if not any(_never_more(total, p.bytes) for p in self.peaks):
             self.peaks = [p for p in self.peaks if not _never_more(p.bytes, total)] + [Peak(total, span, held)]
             if len(self.peaks) > FORMULAS:
@@ -251,7 +252,7 @@ class _Walk:
                 held += [Held(m.value, self.size(m.value), times, True)] * (m.value.type.rank > 0)
                 records.append(Dim.const(m.record) * times)
         if records:
-            number = _sum(records).value
+            number = summed(records).value
             chunks = -(-number // (CHUNK - HEADER)) if number else 1
             held.append(Held(None, Dim.const(CHUNK), Dim.const(chunks), True))
         return held
@@ -385,7 +386,7 @@ class _Walk:
 # ---------------------------------------------------------------- helpers
 
 
-def _sum(parts: Iterable[Dim]) -> Dim:
+def summed(parts: Iterable[Dim]) -> Dim:
     terms: dict[Monomial, int] = {}
     for d in parts:
         for m, c in d.terms:
@@ -421,24 +422,12 @@ def _reader(pop: Instr) -> Instr:
 def _running(function: Function, found: list[Loop]) -> list[Block]:
     """Blocks in an order in which they could run: a reverse postorder in which what is behind a loop comes after all of it."""
     innermost = {b: loop for loop in found for b in loop.blocks}
-    entry = function.body.entry
-    seen, done = {entry}, list[Block]()
 
     def ways(block: Block) -> list[Block]:
         loop = innermost.get(block)
         return sorted(successors(block), key=lambda s: loop is not None and s in loop)
 
-    stack = [(entry, iter(ways(entry)))]
-    while stack:
-        block, rest = stack[-1]
-        following = next((s for s in rest if s not in seen), None)
-        if following is None:
-            done.append(block)
-            stack.pop()
-        else:
-            seen.add(following)
-            stack.append((following, iter(ways(following))))
-    return done[::-1]
+    return postorder(function.body, ways)[::-1]
 
 
 def _apart(found: list[Loop], block: Block, other: Block) -> Loop | None:
@@ -468,7 +457,5 @@ def _argument(source: Block, target: Block, k: int) -> Value | None:
 
 
 def _constant(value: Value) -> int | None:
-    if not isinstance(value.owner, Instr) or value.owner.op != "const":
-        return None
-    number = value.owner.attrs["value"]
+    number = const_of(value)
     return number if isinstance(number, int) else None

@@ -20,7 +20,7 @@ from tlc.frontend.dims import Dim
 from tlc.frontend.source import NOWHERE, Span
 from tlc.ssa.ir import Function, Instr, Module, Value, walk
 from tlc.ssa.text import print_function
-from tlc.tensor.footprint import Buffer, Footprint, Held, Taped, footprint
+from tlc.tensor.footprint import Buffer, Footprint, Held, Taped, footprint, summed
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.taking import Consumed, infer_consumed
 
@@ -75,10 +75,7 @@ def most(memory: Footprint, name: Name) -> list[str]:
     largest = sorted(peak.held, key=lambda h: -_weight(h.size * h.times))
     rows = [(_product(h.times, h.size), *_holder(h, name)) for h in largest[:SHOWN]]
     if rest := largest[SHOWN:]:
-        total = Dim.const(0)
-        for h in rest:
-            total = total + h.size * h.times
-        rows.append((_bytes(total), f"{len(rest)} smaller ones", ""))
+        rows.append((_bytes(summed(h.size * h.times for h in rest)), f"{len(rest)} smaller ones", ""))
     lines += _table(rows)
     lines += [f"  or {_bytes(p.bytes)} bytes, at {_place(p.span)}" for p in others]
     spoken = {str(atom) for p in memory.peaks for atom in p.bytes.atoms()}

@@ -28,9 +28,10 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.clone import clone_region
-from tlc.ssa.edit import remove_unreachable
-from tlc.ssa.ir import I64, Attr, Block, Function, Instr, Region, Terminator, Type, Value, drop, walk
+from tlc.ssa.edit import insert_before, remove_unreachable
+from tlc.ssa.ir import I64, Attr, Block, Function, Instr, Region, Terminator, Type, Value, erase, walk
 from tlc.ssa.reductions import product
+from tlc.ssa.rules import make_call
 from tlc.ssa.tape import tape_of
 from tlc.tensor.derivative_region import unknown_service
 from tlc.tensor.derivative_rules import At, partial
@@ -142,13 +143,13 @@ class _Forward:
     def _instr(self, instr: Instr) -> None:
         assert instr.block is not None
         varied = any(r in self.varied for r in instr.results)
-        b = Builder(instr.block, None, instr.span.of_derivative())
-        b.position = instr.block.instrs.index(instr) + 1
+        b = Builder.behind(instr)
+        b.span = instr.span.of_derivative()
         match instr.op:
             case "push" if instr.operands[0].type.elem.is_real:
                 b.emit("push", [self._tangent(b, instr.operands[0])], attrs=dict(instr.attrs))
             case "pop" if instr.result.type.elem.is_real:
-                b.position -= 1  # last in, first out
+                b = Builder(instr.block, None, b.span, before=instr)  # last in, first out
                 popped = b.emit("pop", (), [instr.result.type], {"tape": tape_of(instr)}, names=[_name(instr.result)])
                 self.tangents[instr.result] = popped.result
             case "call" if varied or callee_of(instr) in self.calls.touching:
@@ -192,8 +193,7 @@ class _Forward:
 
     def _tabulate(self, instr: Instr) -> None:
         """The same comprehension, which yields tangents as well."""
-        region, block = instr.regions[0], instr.block
-        assert block is not None
+        region = instr.regions[0]
         self.blocks(region)
         which = [k for k, r in enumerate(instr.results) if r in self.varied]
         for end in _yields(region):
@@ -204,19 +204,19 @@ class _Forward:
         types = (*(r.type for r in old), *(old[k].type for k in which))
         names = (*(r.name for r in old), *(_name(old[k]) for k in which))
         instr.regions = ()
-        new = Instr("tabulate", instr.operands, types, {}, (region,), instr.span, names)
-        new.block = block
-        block.instrs[block.instrs.index(instr)] = new
-        self._replace(old, new.results[: len(old)])
-        drop(instr)
-        for k, tangent in zip(which, new.results[len(old) :], strict=True):
-            self.tangents[new.results[k]] = tangent
+        self._instead(instr, Instr("tabulate", instr.operands, types, {}, (region,), instr.span, names), which)
 
-    def _replace(self, old: Sequence[Value], new: Sequence[Value]) -> None:
-        for x, y in zip(old, new, strict=True):
+    def _instead(self, instr: Instr, new: Instr, which: Sequence[int]) -> None:
+        """Put another instruction in place of one: it gives the same results, and behind them the tangents of `which` of them."""
+        old, count = instr.results, len(instr.results)
+        insert_before(instr, new)
+        for x, y in zip(old, new.results[:count], strict=True):
             x.replace_by(y)
             if x in self.varied:
                 self.varied.add(y)
+        erase(instr)
+        for k, tangent in zip(which, new.results[count:], strict=True):
+            self.tangents[new.results[k]] = tangent
 
     # ------------------------------------------------------------ reductions
 
@@ -250,11 +250,7 @@ class _Forward:
                 best = self._again(b, instr, f"arg{op}", "lanes", lambda b, v, _: v)
 
                 def at_best(b: Builder, v: Value, region: Region) -> Value:
-                    here = None
-                    for i, k in zip(region.entry.params, best, strict=True):
-                        same = b.op("eq", i, k)
-                        here = same if here is None else b.op("and", here, same)
-                    assert here is not None
+                    here = b.every(b.op("eq", i, k) for i, k in zip(region.entry.params, best, strict=True))
                     return b.op("select", here, self._tangent(b, v), b.const(0.0, v.type))
 
                 return self._again(b, instr, "sum", "lanes", at_best)[0]
@@ -317,27 +313,18 @@ class _Forward:
 
     def _call(self, instr: Instr) -> None:
         """The call of a function that gives the tangents of its real results behind the results."""
-        block = instr.block
-        assert block is not None
         wrt = tuple(k for k, v in enumerate(instr.operands) if v in self.varied)
-        real = [r for r in instr.results if r.type.elem.is_real]
+        positions = [k for k, r in enumerate(instr.results) if r.type.elem.is_real]
+        real = [instr.results[k] for k in positions]
         callee = self.calls.jvp(callee_of(instr), wrt)
         operands = (*instr.operands, *(self.tangents[instr.operands[k]] for k in wrt))
         types = (*(r.type for r in instr.results), *(r.type for r in real))
         names = (*(r.name for r in instr.results), *map(_name, real))
-        new = Instr("call", operands, types, {"callee": callee}, (), instr.span, names)
-        new.block = block
-        block.instrs[block.instrs.index(instr)] = new
-        old, count = instr.results, len(instr.results)
-        positions = [k for k, r in enumerate(old) if r.type.elem.is_real]
-        self._replace(old, new.results[:count])
-        drop(instr)
-        for k, tangent in zip(positions, new.results[count:], strict=True):
-            self.tangents[new.results[k]] = tangent
+        self._instead(instr, Instr("call", operands, types, {"callee": callee}, (), instr.span, names), positions)
 
     def _call_vjp(self, b: Builder, instr: Instr) -> None:
         if instr.attrs["again"]:  # nothing is kept anyhow
-            instr.op, instr.attrs = "call", {"callee": instr.attrs["callee"]}
+            make_call(instr)
             self._call(instr)
             return
         wrt = tuple(k for k, v in enumerate(instr.operands) if v in self.varied)

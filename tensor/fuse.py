@@ -126,10 +126,15 @@ def _place(node: Node) -> Place:
 class _Fusion:
     graph: Graph
     made: list[Decision] = field(default_factory=list)
+
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a result of a node, in order."""
         made = set(node.results)
         return [n for n in self.graph.nodes if n is not node and made & sources(n).keys()]
+
+    def passes_effects(self, node: Node, place: int) -> bool:
+        """Whether a node that may stop the program would, at a later place, do so behind something that acts on the world."""
+        return self.graph.may_stop(node) and any(self.graph.place(node) < k <= place for k in self.graph.effects)
 
     def apart(self) -> list[Decision]:
         """The pairs that are left, with what stands between them."""
@@ -221,7 +226,7 @@ class _Fusion:
         if node.reduction and is_stored and self.is_rather_inlined(reader):
             return Obstacle.RATHER_INLINED
         place = self.graph.place(reader)
-        if self.graph.may_stop(node) and any(self.graph.place(node) < k <= place for k in self.graph.effects):
+        if self.passes_effects(node, place):
             return Obstacle.EFFECTS
         if not self.graph.may_give_at(node, place):
             return Obstacle.WANTED
@@ -253,7 +258,6 @@ class _Fusion:
         )
         self.graph.nodes = [joined if n is reader else n for n in self.graph.nodes if n is not node]
 
-
     # ------------------------------------------------------------ share
 
     def share_one(self) -> bool:
@@ -273,8 +277,7 @@ class _Fusion:
         at, place = self.graph.nodes.index(late), self.graph.place(late)
         if any(self.graph.nodes.index(r) <= at for r in self.readers(early)) or len(sources(early)) + len(sources(late)) > MOST_INPUTS:
             return False
-        stops = self.graph.may_stop(early) and any(self.graph.place(early) < k <= place for k in self.graph.effects)
-        return not stops and self.graph.may_read_at(early, place) and self.graph.may_give_at(early, place) and _fits(_both(early, late))
+        return not self.passes_effects(early, place) and self.graph.may_run_at(early, place) and _fits(_both(early, late))
 
 
 def _elementary(node: Node) -> set[Expr]:
@@ -399,5 +402,3 @@ def _same_extents(a: Node, b: Node) -> bool:
 
 def _fits(node: Node) -> bool:
     return sum(1 for _ in walk(node.roots)) <= LARGEST and len(sources(node)) <= MOST_INPUTS
-
-

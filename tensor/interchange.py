@@ -38,18 +38,20 @@ from tlc.ssa.edit import edges_into
 from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, walk
 from tlc.ssa.liveness import reads
 from tlc.ssa.loops import loops
-from tlc.ssa.tape import touching
 from tlc.tensor.distribute import is_positive, is_scalar
 from tlc.tensor.loops import Shapes, put_last, split_behind
-from tlc.tensor.outline import can_fail
+from tlc.tensor.outline import may_stop
 
 ORDERED = frozenset({"extern", "print"})  # what elements do one after the other
 TAPE = ("push", "pop")
 
 
-def interchange(instr: Instr, module: Module) -> bool:
-    """Replace a tabulate whose region has control flow by that control flow around smaller ones; False where that cannot be."""
-    work = _Interchange(instr, module)
+def interchange(instr: Instr, module: Module, taped: frozenset[str]) -> bool:
+    """Replace a tabulate whose region has control flow by that control flow around smaller ones; False where that cannot be.
+
+    `taped` are the functions that touch a tape.
+    """
+    work = _Interchange(instr, module, taped)
     if not work.possible():
         return False
     work.run()
@@ -57,8 +59,8 @@ def interchange(instr: Instr, module: Module) -> bool:
 
 
 class _Interchange:
-    def __init__(self, instr: Instr, module: Module) -> None:
-        self.instr, self.module = instr, module
+    def __init__(self, instr: Instr, module: Module, taped: frozenset[str]) -> None:
+        self.instr, self.module, self.taped = instr, module, taped
         self.region = instr.regions[0]
         self.params = tuple(self.region.entry.params)
         self.order = reverse_postorder(self.region)
@@ -71,14 +73,11 @@ class _Interchange:
         """Whether all elements take the same way, and none of them in place."""
         if len(self.order) == 1 or edges_into(self.region)[self.region.entry]:
             return False
-        if any(i.op in ORDERED for i in walk(self.region)) or touching(self.module, self.called()):
+        if any(i.op in ORDERED or (i.op == "call" and callee_of(i) in self.taped) for i in walk(self.region)):
             return False
         if any(v in self.varying for b in self.order for v in b.terminator.own if b.terminator.op != "yield"):
             return False
         return not any(i.op == "update" and self.varies(i) for loop in loops(self.region) for b in loop.blocks for i in b.instrs)
-
-    def called(self) -> list[str]:
-        return [callee_of(i) for i in walk(self.region) if i.op == "call"]
 
     def varies(self, instr: Instr) -> bool:
         return instr.op in TAPE or any(v in self.varying for v in (instr.results or reads(instr)))
@@ -117,12 +116,9 @@ class _Interchange:
             return start
         shapes = Shapes(self.instr, b)
         nothing = [shapes.zeros(k) for k in range(len(self.instr.results))]
-        some = [b.op("gt", n, b.i64(0)) for n in doubtful]
-        every = some[0]
-        for s in some[1:]:
-            every = b.op("and", every, s)
+        some = b.every([b.op("gt", n, b.i64(0)) for n in doubtful])
         first = b.new_block("some")
-        b.branch(every, first, done, (), nothing)
+        b.branch(some, first, done, (), nothing)
         return first
 
     def type_of(self, v: Value) -> Type:
@@ -147,7 +143,7 @@ class _Interchange:
             if self.varies(i):
                 piece.append(i)
                 continue
-            if not _is_total(i) and any(self.may_stop(p) for p in piece):
+            if not _is_total(i) and any(may_stop(self.module, p) for p in piece):
                 self.piece(new, piece, ())  # it may rely on what is checked there
                 piece = []
             old.instrs.remove(i)
@@ -166,7 +162,7 @@ class _Interchange:
         kept = [r for i in instrs for r in i.results if not self.is_cheap(r) and any(u not in inside for u in self.users.get(r, ()))]
         own = [v for v in passed if v not in self.whole and v not in kept]
         mine: dict[Value, Value] = {}
-        if kept or own or any(map(self.may_stop, instrs)):
+        if kept or own or any(may_stop(self.module, i) for i in instrs):
             entry = Block()
             values = {p: entry.add_param(p.type, p.name) for p in self.params}
             b = Builder(entry, self.module, self.instr.span)
@@ -214,9 +210,6 @@ class _Interchange:
                 fine = owner.op == "index" or (row is not None and not row.elementary)
                 self.cheap[v] = fine and all(map(self.is_cheap, owner.operands))
         return self.cheap[v]
-
-    def may_stop(self, instr: Instr) -> bool:
-        return instr.op == "check" or (instr.op == "call" and can_fail(self.module, str(instr.attrs["callee"])))
 
 
 def _varying(order: Sequence[Block], params: Sequence[Value]) -> set[Value]:

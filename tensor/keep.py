@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.ssa.components import reachable
 from tlc.ssa.ir import Block, Instr, Value
 from tlc.ssa.liveness import reads
 from tlc.tensor.distribute import cost_of, is_scalar, loaded
@@ -68,7 +69,7 @@ class _Cut:
                         seen.add(read)
                         work.append(read)
         _saturate(self.graph)
-        behind = _reaching(self.graph, 1)
+        behind = reachable([1], lambda b: (a for a in self.graph[b] if self.graph[a][b]))  # where something is left on the way to the sink
         return tuple(v for v, k in self.numbers.items() if k not in behind and k + 1 in behind)
 
     def number(self, v: Value) -> int:
@@ -133,15 +134,3 @@ def _saturate(graph: Graph) -> None:
         for a, b in path:
             graph[a][b] -= amount
             graph[b][a] += amount
-
-
-def _reaching(graph: Graph, target: int) -> set[int]:
-    """Nodes from which there is a way to the target on which something is left."""
-    found, work = {target}, [target]
-    while work:
-        b = work.pop()
-        for a in graph[b]:
-            if graph[a][b] and a not in found:
-                found.add(a)
-                work.append(a)
-    return found

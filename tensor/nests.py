@@ -29,6 +29,7 @@ from tlc.tensor.kernel.ir import Buffer, Const, Declare, If, Kind, Let, Load, Sp
 from tlc.tensor.kernel.ir import Expr as KExpr
 
 Fill = Callable[[Scope], None]
+Cell = tuple[KExpr, ...]  # where an accumulator of a tile lies
 
 FEW = 4  # blocks of rows; where there are fewer, all rows pass each panel, and threads share the panels
 LIGHT = 40  # additions for an element that is finished while all of its tile are in registers; more are done one row after the other
@@ -146,6 +147,24 @@ class Nest:
     def vector(self, scope: Scope, count: KExpr, width: int, fill: Callable[[Scope, Var], None]) -> None:
         self.emitter.loop(scope, "l", const(0), count, fill, kind=Kind.VECTOR, width=width)
 
+    def vector_along(self, scope: Scope, k: int, first: KExpr, count: KExpr, width: int, fill: Callable[[Scope, Var], None]) -> None:
+        """A vector loop over `count` indices of axis k, from the first on."""
+
+        def lane(s: Scope, l: Var) -> None:
+            s.axes[k] = plus(first, l)
+            fill(s, l)
+
+        self.vector(scope, count, width, lane)
+
+    def together(self, scope: Scope, k: int, count: int, fill: Callable[[Scope, Var, int], None]) -> None:
+        """Serial loops over axis k: `count` indices at once as far as they go, then one after the other."""
+        extent = self.emitter.emit(self.node.domain[k], scope)
+        whole = rounded_down(extent, count)
+        if not isinstance(whole, Const):
+            whole = self.bound(scope, whole)
+        self.emitter.loop(scope, "k", const(0), whole, lambda s, i: fill(s, i, count), step=count)
+        self.emitter.loop(scope, "k", whole, extent, lambda s, i: fill(s, i, 1))
+
     def unroll(self, scope: Scope, count: int, fill: Callable[[Scope, Var], None]) -> None:
         self.emitter.loop(scope, "r", const(0), const(count), fill, kind=Kind.UNROLL)
 
@@ -202,11 +221,7 @@ class Nest:
                 return
 
             def piece(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
-                def body(v: Scope, l: Var) -> None:
-                    v.axes[last] = plus(first, l)
-                    self.store(v)
-
-                self.vector(s, count, lanes, body)
+                self.vector_along(s, last, first, count, lanes, lambda v, _: self.store(v))
 
             self.chunks(scope, last, width, piece)
 
@@ -221,20 +236,16 @@ class Nest:
         def inner(scope: Scope) -> None:
             def block(s: Scope, low: KExpr, rows: KExpr, _: int) -> None:
                 def piece(p: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
-                    def lane(v: Scope, l: Var, fill: Fill) -> None:
-                        v.axes[last] = plus(first, l)
-                        fill(v)
-
                     def row(x: Scope, i: Var) -> None:
                         x.axes[a] = i
-                        self.vector(x, count, lanes, lambda v, l: lane(v, l, self.store))
+                        self.vector_along(x, last, first, count, lanes, lambda v, _: self.store(v))
 
                     def square(x: Scope, i: KExpr) -> None:
                         def element(v: Scope, r: Var) -> None:
                             v.axes[a] = plus(i, r)
                             self.store(v)
 
-                        self.vector(x, count, lanes, lambda v, l: lane(v, l, lambda y: self.unroll(y, lanes, element)))
+                        self.vector_along(x, last, first, count, lanes, lambda v, _: self.unroll(v, lanes, element))
 
                     if isinstance(rows, Const) and rows.value % lanes == 0 and count == const(lanes):
                         self.emitter.loop(p, "i", low, plus(low, rows), square, step=lanes)
@@ -391,11 +402,10 @@ class Nest:
         def panel(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
             def position(x: Scope) -> None:
                 def lane(y: Scope, l: Var) -> None:
-                    y.axes[v] = plus(first, l)
                     for e, buffer in panels.columns.items():
                         y.body.append(Store(buffer, (self.packed_at(y, first, lanes, l),), self.emitter.emit(e, y)))
 
-                self.vector(x, count, lanes, lane)
+                self.vector_along(x, v, first, count, lanes, lane)
 
             self.serial(s, list(self.reduced), position)
 
@@ -430,12 +440,11 @@ class Nest:
 
         def row(s: Scope, i: Var) -> None:
             def piece(x: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
-                def body(y: Scope, l: Var) -> None:
-                    y.axes[last] = plus(first, l)
+                def lane(y: Scope, _: Var) -> None:
                     for e, buffer in panels.apart.items():
                         y.body.append(Store(buffer, (self.apart_at(y, i),), self.emitter.emit(e, y)))
 
-                self.vector(x, count, lanes, body)
+                self.vector_along(x, last, first, count, lanes, lane)
 
             s.axes[u] = i
             self.serial(s, outer, lambda x: self.chunks(x, last, 2 * t.width, piece))
@@ -538,17 +547,23 @@ class Nest:
         step: Fill = lambda s: cells(s, False, lambda x, at: self.accumulate(x, acc, at), packed=True)  # noqa: E731
         self.emitter.guarded(inner, r.extents, lambda g: self.serial(g, list(self.reduced), step))
 
-        def finish(s: Scope, at: tuple[KExpr, ...], of: Buffer = acc) -> None:
+        self.finish_tile(inner, acc, lambda s, row, fill: cells(s, False, fill, row=row))
+        scope.body.extend(inner.body)
+
+    def finish_tile(self, scope: Scope, acc: Buffer, cells: Callable[[Scope, Var | None, Callable[[Scope, Cell], None]], None]) -> None:
+        """Store the outputs of a tile of accumulators. `cells` fills for every one of them, or of one row, with its axes bound."""
+        rows, lanes = _extent(acc, 0), _extent(acc, 1)
+
+        def store(s: Scope, at: Cell, of: Buffer) -> None:
             s.accs = (Load(of, at),)
             self.store(s)
 
         if rows == 1 or cost(self.node.outputs) <= LIGHT:
-            cells(inner, False, finish)
-        else:
-            held = self.local(inner, r.terms[0].elem, rows, lanes)
-            cells(inner, False, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
-            self.emitter.loop(inner, "r", const(0), const(rows), lambda s, k: cells(s, False, partial(finish, of=held), row=k))
-        scope.body.extend(inner.body)
+            cells(scope, None, partial(store, of=acc))
+            return
+        held = self.local(scope, acc.elem, rows, lanes)
+        cells(scope, None, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
+        self.emitter.loop(scope, "r", const(0), const(rows), lambda s, k: cells(s, k, partial(store, of=held)))
 
     def lanes(self, v: int, width: int) -> None:
         """Sums of order `lanes` down columns: sixteen accumulators for each of `width` columns of axis v."""
@@ -566,11 +581,7 @@ class Nest:
         acc = self.local(inner, r.terms[0].elem, LANES, width)
 
         def columns(s: Scope, fill: Callable[[Scope, Var], None]) -> None:
-            def lane(x: Scope, l: Var) -> None:
-                x.axes[v] = plus(first, l)
-                fill(x, l)
-
-            self.vector(s, count, width, lane)
+            self.vector_along(s, v, first, count, width, fill)
 
         def clear(s: Scope, l: Var) -> None:
             self.unroll(s, LANES, lambda x, k: x.body.append(Store(acc, (k, l), unit(r.op, acc.elem))))

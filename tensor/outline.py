@@ -10,9 +10,9 @@ value, and the kernel applies that function to every element.
 
 from __future__ import annotations
 
-from tlc.ssa.calls import KEPT
+from tlc.ssa.calls import KEPT, callee_of
 from tlc.ssa.clone import clone_region
-from tlc.ssa.ir import Block, Function, Module, Region, Value, ret
+from tlc.ssa.ir import Block, Function, Instr, Module, Region, Value, ret, walk
 from tlc.ssa.liveness import free_values
 
 
@@ -34,16 +34,19 @@ def outline(module: Module, region: Region, value: Value, name: str) -> tuple[Fu
     return module.add(Function(_fresh(module, name), body, (value.type,), entry.terminator.span)), captured
 
 
+def may_stop(module: Module, instr: Instr) -> bool:
+    """Whether an instruction that is no comprehension may stop the program."""
+    return instr.op == "check" or (instr.op in KEPT and can_fail(module, callee_of(instr)))
+
+
 def can_fail(module: Module, function: str, seen: frozenset[str] = frozenset()) -> bool:
     """Whether a call may stop the program: a check in the function or in one that it calls."""
-    from tlc.ssa.ir import walk
-
     if function in seen:
         return False
     for instr in walk(module.functions[function].body):
         if instr.op in ("check", "extern"):
             return True
-        if instr.op in KEPT and can_fail(module, str(instr.attrs["callee"]), seen | {function}):
+        if instr.op in KEPT and can_fail(module, callee_of(instr), seen | {function}):
             return True
     return False
 

@@ -17,7 +17,7 @@ Requires: a fused graph. Preserves: every result to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -66,12 +66,9 @@ def widened(node: Node) -> tuple[list[Node], Node]:
         order = [i.data for i in narrow.indices if i.op == "axis"]
         if len(order) < len(narrow.indices) or len(set(order)) < len(order) or not is_repeated(node, narrow, OFTEN):
             continue
-        shape = tuple(node.domain[k] for k in order)
-        tensor = Tensor(f"{narrow.data.tensor.name}.wide{len(copies)}", e.elem, shape)
-        moved = substitute(e, {k: axis(at) for at, k in enumerate(order)})
-        note = f"{narrow.data.tensor.name} is converted for {node.results[0].name}"
-        copies.append(Node((tensor,), shape, (moved,), span=node.span, notes=(note,)))
-        new[e] = load(tensor, [axis(k) for k in order])
+        tensor: Tensor = narrow.data.tensor
+        copy, new[e] = _copy(node, e, order, f"{tensor.name}.wide{len(copies)}", f"{tensor.name} is converted")
+        copies.append(copy)
     return copies, with_terms_read(node, new)
 
 
@@ -96,14 +93,19 @@ def packed(node: Node) -> tuple[list[Node], Node]:
         own = axes_of([e])
         if along(v, e) == "scattered" and is_repeated(node, e, WORTH):
             order = [*sorted(own - {v}), v]
-            shape = tuple(node.domain[k] for k in order)
-            tensor = Tensor(f"{e.data.tensor.name}.packed{len(copies)}", e.elem, shape)
-            moved = substitute(e, {k: axis(at) for at, k in enumerate(order)})
-            note = f"{e.data.tensor.name} is packed for {node.results[0].name}"
-            copies.append(Node((tensor,), shape, (moved,), span=node.span, notes=(note,)))
-            new[e] = load(tensor, [axis(k) for k in order])
-
+            tensor: Tensor = e.data.tensor
+            copy, new[e] = _copy(node, e, order, f"{tensor.name}.packed{len(copies)}", f"{tensor.name} is packed")
+            copies.append(copy)
     return copies, with_terms_read(node, new)
+
+
+def _copy(node: Node, e: Expr, order: Sequence[int], name: str, why: str) -> tuple[Node, Expr]:
+    """A node that makes a tensor of what an expression of a node is along some axes, in this order; and the load that reads it there."""
+    shape = tuple(node.domain[k] for k in order)
+    tensor = Tensor(name, e.elem, shape)
+    moved = substitute(e, {k: axis(at) for at, k in enumerate(order)})
+    copy = Node((tensor,), shape, (moved,), span=node.span, notes=(f"{why} for {node.results[0].name}",))
+    return copy, load(tensor, [axis(k) for k in order])
 
 
 def _copied(node: Node, term_loads: list[Expr], v: int) -> int:

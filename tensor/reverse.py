@@ -48,8 +48,9 @@ from tlc.opt.rewrite import const_of
 from tlc.opt.sink import SINGULAR
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of
-from tlc.ssa.cfg import cycles, postorder
+from tlc.ssa.cfg import cycles, postorder, predecessors, successors
 from tlc.ssa.clone import clone_instr
+from tlc.ssa.components import reachable
 from tlc.ssa.construct import construct
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, redirect, remove_unreachable
@@ -171,13 +172,13 @@ class _Reverse:
         self.blocks = _reaching(self.exit)
         self.into = edges_into(body)
         results = self.results
-        self.live_in, self.live_out = adjoint_liveness(self.blocks, self.active, results)
+        self.live = adjoint_liveness(self.blocks, self.active, results)
         self.behind_work = self._behind_work()
         self.blocks = [b for b in self.blocks if b is self.exit or any(s in self.behind_work for s in b.terminator.targets)]
         self.reverses = self._reverse_blocks()
         self.adjoints: dict[Block, dict[Value, Value]] = {b: {} for b in self.blocks}
         for b in self.blocks:
-            for v in self.live_out[b]:
+            for v in self.live.live_out[b]:
                 param = self.reverses[b].add_param(v.type, f"d_{v.name}" if v.name else "")
                 self.extents.declare_alike(param, v)
                 self.adjoints[b][v] = param
@@ -205,13 +206,7 @@ class _Reverse:
         for b in self.blocks:
             works = any(map(self.active.works, b.instrs))
             found.update(s for s in b.terminator.targets if works or any(p in self.active for p in s.params))
-        work = list(found)
-        while work:
-            for s in work.pop().terminator.targets:
-                if s not in found:
-                    found.add(s)
-                    work.append(s)
-        return found
+        return set(reachable(found, successors))
 
     def new_variable(self, type: Type) -> str:
         """A variable that is zero at first: on paths that do not set it, nobody reads it."""
@@ -467,9 +462,9 @@ class _Sweep:
         """The adjoints of what is live behind `p`, as far as this block and its parameters tell; then the rounds of the loops around it."""
         args = dict(zip(self.block.params, p.terminator.args(edge), strict=True))
         passed = []
-        for v in self.of.live_out[p]:
+        for v in self.of.live.live_out[p]:
             parts: list[Value] = []
-            for source in [v] * (v in self.of.live_in[self.block]) + [param for param, arg in args.items() if arg is v]:
+            for source in [v] * (v in self.of.live.live_in[self.block]) + [param for param, arg in args.items() if arg is v]:
                 d = self.current(source)
                 if d is not None:
                     parts.append(d)
@@ -750,11 +745,6 @@ def _note_origins(function: Function, trips: Mapping[Block, Value]) -> dict[Bloc
 def _reaching(exit: Block) -> list[Block]:
     """Blocks from which the exit is reached, those nearer to it first (loops aside)."""
     assert exit.region is not None
-    into = edges_into(exit.region)
-    found, work = {exit}, [exit]
-    while work:
-        for p, _ in into[work.pop()]:
-            if p not in found:
-                found.add(p)
-                work.append(p)
+    into = predecessors(exit.region)
+    found = reachable([exit], into.__getitem__)
     return [b for b in postorder(exit.region) if b in found]

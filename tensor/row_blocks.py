@@ -239,7 +239,7 @@ class _Search:
         if any(behind & sources(n).keys() for n in members) or not all(self.may_wait(n, place) for n in late):
             return False
         for n in members:
-            if not (self.graph.may_read_at(n, place) and self.graph.may_give_at(n, place)):
+            if not self.graph.may_run_at(n, place):
                 return False
             kept = [t for t in n.results if t in self.graph.kept]
             if group.members[n] in (Role.SCORES, Role.MAP) and any(t.rank == group.depth + 2 for t in kept):
@@ -271,7 +271,7 @@ class _Search:
 
     def may_wait(self, node: Node, place: int) -> bool:
         """Whether a node may run at a later place."""
-        return not self.graph.may_stop(node) and self.graph.may_read_at(node, place) and self.graph.may_give_at(node, place)
+        return not self.graph.may_stop(node) and self.graph.may_run_at(node, place)
 
     # ------------------------------------------------------------ settling
 

@@ -195,11 +195,11 @@ class _Schedule:
             width = self.lanes_of(r.terms[0].elem)
             window(nest, width)
             return f"windows: {width} at once"
-        if r.op in ("argmax", "argmin"):
-            return self.search(nest)
         tied = dependent(r.extents)
         free = [k for k in range(node.rank) if k not in tied]
         v = self.column_axis(free)
+        if r.op in ("argmax", "argmin"):
+            return self.search(nest, v)
         if r.order in ONE_BY_ONE and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
             return self.tile(nest, v, free)
         last = len(node.domain) - 1
@@ -214,22 +214,18 @@ class _Schedule:
             return f"columns: {width} of axis {v} at once, sixteen accumulators each"
         return self.tile(nest, v, free)
 
-    def search(self, nest: Nest) -> str:
+    def search(self, nest: Nest, v: int | None) -> str:
         """Lanes along the reduction or along an output axis, where the data lies so."""
         node, r = self.node, self.node.reduction
         assert r is not None
-        free = [k for k in range(node.rank) if k not in dependent(r.extents)]
-        v, last = self.column_axis(free), len(node.domain) - 1
-        width = self.lanes_of(r.terms[0].elem)
-        if self.target.plain or self.calls() or r.terms[0].elem is Elem.BOOL:
-            serial_search(nest)
-            return "search, one element after the other"
-        if len(r.extents) == 1 and not self.scattered(last) and (r.extents[0].value or width) >= width:
-            lanes_search(nest, 2 * width)
-            return f"search, {2 * width} lanes"
-        if v is not None and not self.scattered(v) and (node.extents[v].value or width) >= width:
-            columns_search(nest, v, width)
-            return f"search, {width} of axis {v} at once"
+        last, width = len(node.domain) - 1, self.lanes_of(r.terms[0].elem)
+        if not (self.target.plain or self.calls() or r.terms[0].elem is Elem.BOOL):
+            if len(r.extents) == 1 and not self.scattered(last) and (r.extents[0].value or width) >= width:
+                lanes_search(nest, 2 * width)
+                return f"search, {2 * width} lanes"
+            if v is not None and not self.scattered(v) and (node.extents[v].value or width) >= width:
+                columns_search(nest, v, width)
+                return f"search, {width} of axis {v} at once"
         serial_search(nest)
         return "search, one element after the other"
 

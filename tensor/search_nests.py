@@ -41,11 +41,7 @@ def lanes_search(nest: Nest, width: int) -> None:
         nest.vector(scope, const(width), width, found.clear)
 
         def piece(s: Scope, first: Expr, count: Expr, lanes: int) -> None:
-            def body(v: Scope, l: Var) -> None:
-                v.axes[k] = plus(first, l)
-                found.step(v, l)
-
-            nest.vector(s, count, lanes, body)
+            nest.vector_along(s, k, first, count, lanes, found.step)
 
         nest.emitter.guarded(scope, nest.reduction.extents, lambda g: nest.chunks(g, k, width, piece))
         half = width // 2
@@ -66,11 +62,7 @@ def columns_search(nest: Nest, v: int, width: int) -> None:
         found = _Found(nest, inner, lanes)
 
         def columns(s: Scope, fill: Callable[[Scope, Expr], None]) -> None:
-            def lane(x: Scope, l: Var) -> None:
-                x.axes[v] = plus(first, l)
-                fill(x, l)
-
-            nest.vector(s, count, lanes, lane)
+            nest.vector_along(s, v, first, count, lanes, fill)
 
         nest.vector(inner, const(lanes), lanes, found.clear)
         loops: Callable[[Scope], None] = lambda g: nest.serial(g, list(nest.reduced), lambda s: columns(s, found.step))  # noqa: E731

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tlc.tensor.emit import Scope, plus, rounded_down
-from tlc.tensor.kernel.ir import Buffer, Const, Expr, Load, Store, Var, const
+from tlc.tensor.emit import Scope, plus
+from tlc.tensor.kernel.ir import Buffer, Expr, Load, Store, Var, const
 from tlc.tensor.nests import Fill, Nest, unit
 
 Piece = Callable[[Scope, Expr, Expr, int], None]  # some columns: the first, how many, and a width for vectors
@@ -78,11 +78,7 @@ def _panel(nest: Nest, s: Stream, scope: Scope, columns: Columns) -> None:
         return tuple(x.lookup(k) for k in range(nest.node.rank))
 
     def each(x: Scope, first: Expr, count: Expr, lanes: int, fill: Fill) -> None:
-        def lane(y: Scope, l: Var) -> None:
-            y.axes[s.v] = plus(first, l)
-            fill(y)
-
-        nest.vector(x, count, lanes, lane)
+        nest.vector_along(x, s.v, first, count, lanes, lambda y, _: fill(y))
 
     def clear(x: Scope) -> None:
         x.body.append(Store(s.sums, at(x), unit(r.op, s.sums.elem)))
@@ -99,7 +95,6 @@ def _panel(nest: Nest, s: Stream, scope: Scope, columns: Columns) -> None:
             acc = nest.local(y, s.sums.elem, lanes)
 
             def lane(z: Scope, l: Var) -> None:
-                z.axes[s.v] = plus(first, l)
                 z.body.append(Store(acc, (l,), Load(s.sums, at(z))))
                 for head in heads:
                     one = Scope(head, axes=dict(z.axes))
@@ -107,7 +102,7 @@ def _panel(nest: Nest, s: Stream, scope: Scope, columns: Columns) -> None:
                     z.body.extend(one.body)
                 z.body.append(Store(s.sums, at(z), Load(acc, (l,))))
 
-            nest.vector(y, some, lanes, lane)
+            nest.vector_along(y, s.v, first, some, lanes, lane)
 
         passes = Scope(x)
         columns(passes, add)
@@ -115,14 +110,6 @@ def _panel(nest: Nest, s: Stream, scope: Scope, columns: Columns) -> None:
             x.body.extend(head.body)
         x.body.extend(passes.body)
 
-    def blocks(x: Scope) -> None:
-        extent = nest.emitter.emit(nest.node.domain[last], x)
-        whole = rounded_down(extent, s.rows)
-        if not isinstance(whole, Const):
-            whole = nest.bound(x, whole)
-        nest.emitter.loop(x, "k", const(0), whole, lambda y, k: rows(y, k, s.rows), step=s.rows)
-        nest.emitter.loop(x, "k", whole, extent, lambda y, k: rows(y, k, 1))
-
     columns(scope, partial(each, fill=clear))
-    nest.emitter.guarded(scope, r.extents, lambda g: nest.serial(g, outer, blocks))
+    nest.emitter.guarded(scope, r.extents, lambda g: nest.serial(g, outer, lambda x: nest.together(x, last, s.rows, rows)))
     columns(scope, partial(each, fill=finish))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tlc.tensor.emit import Scope, plus, rounded_down
+from tlc.tensor.emit import Scope, plus
 from tlc.tensor.graph.index import slope
 from tlc.tensor.graph.ir import Expr as GraphExpr
 from tlc.tensor.graph.ir import Node, axes_of, walk
-from tlc.tensor.kernel.ir import Const, Expr, Load, Store, Var, const
+from tlc.tensor.kernel.ir import Expr, Load, Store, Var
 from tlc.tensor.nests import Nest, unit
 
 
@@ -56,11 +56,7 @@ def turned(nest: Nest, v: int, width: int) -> None:
         acc = nest.local(inner, r.terms[0].elem, lanes)
 
         def rows(s: Scope, fill: Callable[[Scope, Var], None]) -> None:
-            def lane(x: Scope, l: Var) -> None:
-                x.axes[v] = plus(first, l)
-                fill(x, l)
-
-            nest.vector(s, count, lanes, lane)
+            nest.vector_along(s, v, first, count, lanes, fill)
 
         def square(s: Scope, k: Expr, depth: int) -> None:
             def step(x: Scope, at: Expr, l: Var) -> None:
@@ -72,20 +68,12 @@ def turned(nest: Nest, v: int, width: int) -> None:
             else:
                 rows(s, lambda x, l: nest.unroll(x, depth, lambda y, p: step(y, plus(k, p), l)))
 
-        def blocks(s: Scope) -> None:
-            extent = nest.emitter.emit(node.domain[last], s)
-            whole = rounded_down(extent, width)
-            if not isinstance(whole, Const):
-                whole = nest.bound(s, whole)
-            nest.emitter.loop(s, "k", const(0), whole, lambda x, k: square(x, k, width), step=width)
-            nest.emitter.loop(s, "k", whole, extent, lambda x, k: square(x, k, 1))
-
         def finish(s: Scope, l: Var) -> None:
             s.accs = (Load(acc, (l,)),)
             nest.store(s)
 
         rows(inner, lambda x, l: x.body.append(Store(acc, (l,), unit(r.op, acc.elem))))
-        nest.emitter.guarded(inner, r.extents, lambda g: nest.serial(g, outer, blocks))
+        nest.emitter.guarded(inner, r.extents, lambda g: nest.serial(g, outer, lambda s: nest.together(s, last, width, square)))
         rows(inner, finish)
         scope.body.extend(inner.body)
 

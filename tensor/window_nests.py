@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from tlc.ssa.reductions import LANES, ONE_BY_ONE
-from tlc.tensor.emit import Scope, plus
+from tlc.tensor.emit import Scope
 from tlc.tensor.graph.index import slope
 from tlc.tensor.graph.ir import Node, axes_of, walk
 from tlc.tensor.kernel.ir import Expr, Var, const, op
@@ -53,13 +53,12 @@ def window(nest: Nest, width: int) -> None:
     v = node.rank - 1
 
     def piece(s: Scope, first: Expr, count: Expr, lanes: int) -> None:
-        def body(x: Scope, l: Var) -> None:
-            x.axes[v] = plus(first, l)
+        def lane(x: Scope, _: Var) -> None:
             elements = [_element(nest, x, at) for at in product(*(range(n.value or 0) for n in nest.reduction.extents))]
             x.accs = tuple(_searched(nest, x, elements) if nest.reduction.op.startswith("arg") else (_reduced(nest, x, elements),))
             nest.store(x)
 
-        nest.vector(s, count, lanes, body)
+        nest.vector_along(s, v, first, count, lanes, lane)
 
     around = [k for k in nest.own if k != v]
     nest.guard_axes(nest.top, lambda g: nest.each(g, around, lambda s: nest.chunks(s, v, width, piece)))

@@ -86,7 +86,11 @@ def read_header(stream: IO[bytes]) -> dict[str, Entry]:
         raise DamagedError(f"its header should have {length} bytes, but only {size - 8} follow")
     if length > HEADER_LIMIT:
         raise DamagedError(f"its header has {length} bytes, more than the {HEADER_LIMIT} that are read")
-    entries = {name: _entry(name, row, 8 + length, size) for name, row in _parsed(stream.read(length)).items() if name != METADATA}
+    header = _parsed(stream.read(length))
+    said = header.pop(METADATA, {})
+    if not isinstance(said, dict) or not all(isinstance(text, str) for text in said.values()):
+        raise DamagedError(f"its `{METADATA}` is no object of texts")
+    entries = {name: _entry(name, row, 8 + length, size) for name, row in header.items()}
     at = 8 + length
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
         if entry.start != at:

@@ -17,7 +17,7 @@ from typing import cast
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.typed import TypeParam
+from tlc.frontend.typed import TypeParam, leaf_types
 from tlc.frontend.types import INTS, REALS, Elem, FunctionType, StructType, TensorType, TupleType, Type
 
 NUMS = INTS + REALS
@@ -114,6 +114,11 @@ def is_real(type: Type) -> bool:
         return False
     elem = elem_of(type)
     return elem.is_real if isinstance(elem, Elem) else isinstance(elem, Cell) and elem.default.is_real
+
+
+def has_real(type: Type) -> bool:
+    """Whether a leaf of a type consists of reals."""
+    return any(map(is_real, leaf_types(type)))
 
 
 def restrict(elem: Element, allowed: tuple[Elem, ...]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tlc.frontend import typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, extent_range, index, op, part, read
-from tlc.frontend.check.cells import Mismatch, elem_of, is_real, tensor, unify
+from tlc.frontend.check.cells import Mismatch, elem_of, has_real, is_real, tensor, unify
 from tlc.frontend.check.dimension import dim_of, dims_of_value, is_i64
 from tlc.frontend.check.functions import FunctionValue, Site
 from tlc.frontend.check.pending import Outline, PendingCheckpoint, PendingGrad, PendingJvp
@@ -25,17 +25,30 @@ from tlc.frontend.check.scope import FunctionDecl
 from tlc.frontend.check.signature import Parameter, Signature
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
-from tlc.frontend.typed import Local, leaf_types
+from tlc.frontend.typed import Local
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type
 
 
 @dataclass(frozen=True)
-class ByParameters(FunctionValue):
+class OfFunction(FunctionValue):
+    """What is made of the function `of`."""
+
+    of: FunctionValue
+
+    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
+        of, stmts = self.of.captured(body)
+        return replace(self, of=of), stmts
+
+    def default_scope(self, body: Body) -> FunctionDecl | None:
+        return self.of.default_scope(body)
+
+
+@dataclass(frozen=True)
+class ByParameters(OfFunction):
     """A derivative of `of` by some of its parameters: those named in `wrt` (None: a choice of the transformation), `many` whether they
     were given as a tuple.
     """
 
-    of: FunctionValue
     wrt: tuple[str, ...] | None = None
     many: bool = False
 
@@ -53,13 +66,9 @@ class ByParameters(FunctionValue):
                 raise fail("E0601", f"`{self.of.name}` has no parameter `{w}`", span, help=help)
         found = (0,) if self.wrt is None else tuple(names.index(w) for w in self.wrt)
         for k in found:
-            if not any(is_real(leaf) for leaf in leaf_types(args[k].type)):
+            if not has_real(args[k].type):
                 raise fail("E0601", f"`{params[k].name}` is `{args[k].type}`: there is no derivative by it", args[k].span)
         return found
-
-    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
-        of, stmts = self.of.captured(body)
-        return replace(self, of=of), stmts
 
 
 @dataclass(frozen=True)
@@ -89,9 +98,6 @@ class Derivative(ByParameters):
         result = TupleType((inner.type, gradient)) if self.value else gradient
         outline = Outline(tuple(locals), inner, "objective")
         return PendingGrad(outline, tuple(site.args), positions, self.many, self.value, type=result, span=span)
-
-    def default_scope(self, body: Body) -> FunctionDecl | None:
-        return self.of.default_scope(body)
 
 
 def value_params(of: FunctionValue, body: Body) -> list[Parameter]:
@@ -148,7 +154,7 @@ class Transformed(ByParameters):
     def chosen(self, body: Body, inputs: list[typed.Expr], span: Span) -> tuple[int, ...]:
         """The positions of the arguments that it is by. Without names all, of which one is real."""
         params = self.of.signature(body).params
-        if self.wrt is None and any(is_real(leaf) for i in inputs for leaf in leaf_types(i.type)):
+        if self.wrt is None and any(has_real(i.type) for i in inputs):
             return tuple(range(len(inputs)))
         return self.positions(params[: len(inputs)], inputs, span)
 
@@ -162,10 +168,8 @@ class Transformed(ByParameters):
 
 
 @dataclass(frozen=True)
-class Checkpoint(FunctionValue):
+class Checkpoint(OfFunction):
     """`checkpoint(f)`, which is `f` of all its arguments as they come: what lifting makes of the call is run again too."""
-
-    of: FunctionValue
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -177,20 +181,17 @@ class Checkpoint(FunctionValue):
     def emit(self, body: Body, site: Site) -> typed.Expr:
         from tlc.frontend.check.apply import apply  # which imports this file, to know what functions are
 
-        params = self.of.signature(body).params
-        locals = tuple(body.local(p.name, a.type, p.span, dim=dim_inside(a, p)) for p, a in zip(params, site.args, strict=True))
+        locals = locals_inside(body, self.of.signature(body).params, site.args)
         result = apply(body, self.of, [read(i, site.span) for i in locals], {}, site.span)
         return PendingCheckpoint(Outline(locals, result, "checkpoint"), tuple(site.args), type=result.type, span=site.span)
 
-    def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
-        of, stmts = self.of.captured(body)
-        return replace(self, of=of), stmts
 
-    def default_scope(self, body: Body) -> FunctionDecl | None:
-        return self.of.default_scope(body)
+def locals_inside(body: Body, params: Sequence[Parameter], args: Sequence[typed.Expr]) -> tuple[Local, ...]:
+    """The parameters of a function that is passed on, with the types of these arguments."""
+    return tuple(body.local(p.name, a.type, p.span, dim=_dim_inside(a, p)) for p, a in zip(params, args, strict=True))
 
 
-def dim_inside(arg: typed.Expr, p: Parameter) -> Dim | None:
+def _dim_inside(arg: typed.Expr, p: Parameter) -> Dim | None:
     """What an `i64` is in dimensions: the term that it is outside, so that the result's type means something there."""
     if not is_i64(arg.type):
         return None
@@ -278,15 +279,14 @@ def _jvp(f: Transformed, body: Body, args: list[typed.Expr], span: Span) -> type
         wanted = TupleType(tuple(inputs[k].type for k in positions)) if f.many else inputs[positions[0]].type
         _same(dx, wanted, "the tangent `dx`")
         tangents = [part(dx, k) for k in range(len(positions))] if f.many else [dx]
-    params = f.of.signature(body).params
-    locals = [body.local(p.name, a.type, p.span, dim=dim_inside(a, p)) for p, a in zip(params, inputs, strict=False)]
+    locals = locals_inside(body, f.of.signature(body).params[: len(inputs)], inputs)
     value = f.call(body, [read(i, span) for i in locals], span)
-    return pushed(Outline(tuple(locals), value, "objective"), inputs, tangents, positions, span)
+    return pushed(Outline(locals, value, "objective"), inputs, tangents, positions, span)
 
 
 def pushed(of: Outline, args: Sequence[typed.Expr], tangents: Sequence[typed.Expr], wrt: tuple[int, ...], span: Span) -> typed.Expr:
     """The value and its tangent."""
-    if not any(is_real(leaf) for leaf in leaf_types(of.body.type)):
+    if not has_real(of.body.type):
         raise fail("E0601", f"`{of.body.type}` has no real leaf, so it has no derivative", span)
     type = TupleType((of.body.type, of.body.type))
     return PendingJvp(of, tuple(args), tuple(tangents), wrt, type=type, span=span)

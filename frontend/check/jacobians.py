@@ -17,11 +17,10 @@ from tlc.frontend import typed
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, comp, extent_range, index, op, over, part, read
 from tlc.frontend.check.cells import Element, elem_of, is_real, tensor
-from tlc.frontend.check.derivatives import ByParameters, Derivative, dim_inside, gradient, pushed, tupled, value_params
+from tlc.frontend.check.derivatives import ByParameters, Derivative, gradient, locals_inside, pushed, tupled, value_params
 from tlc.frontend.check.functions import FunctionValue, Site
 from tlc.frontend.check.pending import Outline, PendingConst
 from tlc.frontend.check.report import fail
-from tlc.frontend.check.scope import FunctionDecl
 from tlc.frontend.check.signature import Signature
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
@@ -61,9 +60,6 @@ class Jacobian(ByParameters):
         binds = Bindings()
         args = binds.keep_all(site.args, [p.name for p in value_params(self.of, body)])
         return binds.wrap(_Work(self, body, site, args, positions, binds).run())
-
-    def default_scope(self, body: Body) -> FunctionDecl | None:
-        return self.of.default_scope(body)
 
 
 @dataclass(frozen=True)
@@ -128,9 +124,8 @@ class _Work:
         return self.of.of_gradient or fewer
 
     def columns(self, results: Sequence[Type]) -> list[typed.Expr]:
-        params = value_params(self.of.of, self.body)
-        locals = [self.body.local(p.name, a.type, p.span, dim=dim_inside(a, p)) for p, a in zip(params, self.args, strict=True)]
-        outline = Outline(tuple(locals), self.value([read(i, self.span) for i in locals]), "objective")
+        locals = locals_inside(self.body, value_params(self.of.of, self.body), self.args)
+        outline = Outline(locals, self.value([read(i, self.span) for i in locals]), "objective")
         found = [self.column(outline, k) for k in self.positions]
         return [
             self.by_each([self.turned(self.item(outline.body.type, k)(every), t, dims) for dims, every in found])

@@ -8,7 +8,7 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check.apply import apply
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import Bindings, bool_const, if_, op
-from tlc.frontend.check.cells import NEVER, NUMS, Cell, Mismatch, could_be, elem_of, is_real, restrict, tensor, unify_elem
+from tlc.frontend.check.cells import NEVER, NUMS, Cell, Mismatch, could_be, elem_of, has_real, is_real, restrict, tensor, unify_elem
 from tlc.frontend.check.functions import DefinedFunction
 from tlc.frontend.check.lifting import Operand, over_dims, over_structs
 from tlc.frontend.check.matmul import matmul
@@ -18,7 +18,6 @@ from tlc.frontend.check.signature import is_tree
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
-from tlc.frontend.typed import leaf_types
 from tlc.frontend.types import BOOL, INTS, REALS, UNIT, Elem, TensorType
 
 BINARY = {row.symbol: row.name for row in SCALAR_OPS.values() if row.symbol and row.arity == 2}
@@ -91,7 +90,7 @@ def scalar_op(body: Body, name: str, values: Sequence[typed.Expr], span: Span, o
 
     operands = [Operand(v, 0, f"t{k}") for k, v in enumerate(values)]
     if any(is_tree(v.type) for v in values):
-        real = any(is_real(leaf) for v in values for leaf in leaf_types(v.type))
+        real = any(has_real(v.type) for v in values)
         return over_structs(body, operands, lambda leaves: scalar_op(body, name, leaves, span, op_span, what), span, what, real, op_span)
     for v in values:
         if not isinstance(v.type, TensorType):
@@ -182,7 +181,7 @@ def power(body: Body, base: typed.Expr, exponent: typed.Expr, node: ast.Binary) 
             return over_dims(body, [Operand(values[0], 0, "x")], make, span, "`**`")
 
         if is_tree(base.type):
-            return over_structs(body, [Operand(base, 0, "x")], lifted, span, "`**`", any(is_real(t) for t in leaf_types(base.type)))
+            return over_structs(body, [Operand(base, 0, "x")], lifted, span, "`**`", has_real(base.type))
         return lifted([base])
     kind = elem_of(exponent.type) if isinstance(exponent.type, TensorType) else None
     if isinstance(kind, Cell) and kind.default is Elem.I64:
@@ -192,7 +191,7 @@ def power(body: Body, base: typed.Expr, exponent: typed.Expr, node: ast.Binary) 
             raise fail(
                 "E0303", f"an integer exponent must be an `i64`, found `{exponent.type}`", node.right.span, help="convert with `i64(...)`"
             )
-        helper = "powi" if any(is_real(t) for t in leaf_types(base.type)) else "ipow"
+        helper = "powi" if has_real(base.type) else "ipow"
         return apply(body, DefinedFunction(body.session.helper("prelude", helper)), [base, exponent], {}, span)
     return scalar_op(body, "pow", (base, exponent), span, node.op_span, "`**`")
 

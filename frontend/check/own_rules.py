@@ -14,14 +14,14 @@ from tlc.frontend.check.apply import apply
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, read
 from tlc.frontend.check.callee import function_of
-from tlc.frontend.check.cells import Mismatch, is_real, unify
+from tlc.frontend.check.cells import Mismatch, has_real, is_real, unify
 from tlc.frontend.check.derivatives import leaves
 from tlc.frontend.check.functions import FunctionValue
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.signature import Signature
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.source import Span
-from tlc.frontend.typed import Local, leaf_types
+from tlc.frontend.typed import Local
 from tlc.frontend.types import FunctionType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def own_rule(body: Body, decl: FunctionDecl, params: Sequence[Local], result: Ty
     if fn is None:
         found = body.expr(node).type  # a name that is unknown is reported as that
         raise fail("E0604", "`@vjp` takes a function", span, f"this is `{found}`")
-    real = [p for p in params if any(map(is_real, leaf_types(p.type)))]
-    if not real or not any(map(is_real, leaf_types(result))):
+    real = [p for p in params if has_real(p.type)]
+    if not real or not has_real(result):
         lacks = "has no real parameter" if not real else "gives nothing real"
         raise fail("E0604", f"`{decl.name}` {lacks}, so it has no derivative", span)
     own = [Local(p.name, p.type, False, p.dim, p.span) for p in params]

@@ -351,5 +351,3 @@ def _end(region: Region) -> Terminator:
 def _is_extent(instr: Instr, value: Value) -> bool:
     skip = 1 if instr.op == "scatter" else 0
     return value in instr.operands[skip:]
-
-

@@ -205,6 +205,10 @@ class Graph:
         """Whether the host reads the kept results of a node only from a place on."""
         return all(place <= self.wanted.get(t, inf) for t in node.results if t in self.kept)
 
+    def may_run_at(self, node: Node, place: int) -> bool:
+        """Whether a node may run at a place, as far as what the host takes over and reads is concerned."""
+        return self.may_read_at(node, place) and self.may_give_at(node, place)
+
     def place(self, node: Node) -> int:
         """Where a node runs: with the last of its results."""
         return max(self.places.get(t, 0) for t in node.results)

@@ -13,7 +13,7 @@ from tlc.backends.runtime.native import Native
 from tlc.driver.options import Options
 from tlc.driver.pipeline import hosts, machine_code
 from tlc.ssa.interp import Interpreter, Stop
-from tlc.ssa.ir import Module
+from tlc.ssa.ir import Function, Module, walk
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
 from tlc.ssa.world import Services
@@ -22,6 +22,7 @@ from tlc.tensor.kernel.interp import run as run_kernel
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.lower import Tensors
 from tlc.tensor.ownership import verify_ownership
+from tlc.tensor.taking import infer_consumed
 
 
 class World(Recorder):
@@ -46,6 +47,16 @@ def planned(text: str, kernels: Mapping[str, Kernel]) -> Module:
     verify(module, "host")
     verify_ownership(module, takes, kernels)
     return module
+
+
+def check_ownership(text: str, kernels: Mapping[str, Kernel]) -> None:
+    """What the checker of the plan says of a text that is after it."""
+    module = parse_module(text)
+    verify_ownership(module, infer_consumed(module, kernels), kernels)
+
+
+def ops(function: Function) -> list[str]:
+    return [i.op for i in walk(function.body)]
 
 
 def interpreted(text: str, kernels: Mapping[str, Kernel], plan: bool = False) -> Outcome:

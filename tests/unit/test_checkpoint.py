@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from whole_program import both, natively, printed
+from whole_program import both, natively, printed, stage
 
 from tlc.driver import pipeline
-from tlc.driver.options import Options
 from tlc.frontend.source import Source
 from tlc.ssa.ir import Module, walk
 
@@ -66,8 +65,8 @@ def test_both_ways() -> None:
 
 
 def optimized(what: str, checkpoint: bool) -> Module:
-    program = pipeline.front(Source("test.tl", filled(f"{BLOCKS}fn main() {{ print({what}) }}\n", checkpoint)))
-    return next(value for name, _, value in pipeline.middle(program, Options(flags={})) if name == "opt")
+    module: Module = stage("opt", filled(f"{BLOCKS}fn main() {{ print({what}) }}\n", checkpoint))
+    return module
 
 
 def kept(module: Module) -> int:

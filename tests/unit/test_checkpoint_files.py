@@ -258,6 +258,8 @@ LIES = {
     "a list": (packed([]), "its header is no JSON object"),
     "twice": (packed(b'{"a": 1, "a": 2}'), "its header has `a` twice"),
     "twice, and more": (packed(b'{"\\u001b[2J": 1, "\\u001b[2J": 2}'), "its header has `\\x1b[2J` twice"),
+    "metadata": (packed({"__metadata__": 5}), "its `__metadata__` is no object of texts"),
+    "metadata of numbers": (packed({"__metadata__": {"step": 5}}), "its `__metadata__` is no object of texts"),
     "no row": (packed({"a": 3}), "`a` should have a `dtype`, a `shape` and `data_offsets`"),
     "part of a row": (packed({"a": {"dtype": "F32", "shape": []}}), "`a` should have a `dtype`, a `shape` and `data_offsets`"),
     "dtype": (packed({"a": row("F33")}, b"1234"), '`a` has the unknown element type "F33"'),

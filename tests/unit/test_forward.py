@@ -6,13 +6,10 @@ That it agrees with reverse mode is checked by `test_gradient_programs.py`, `tes
 from __future__ import annotations
 
 import pytest
-from whole_program import printed
+from whole_program import printed, stage
 
-from tlc.driver import pipeline
-from tlc.driver.options import Options
 from tlc.frontend.diagnostics import CompileError
-from tlc.frontend.source import Source
-from tlc.ssa.ir import Module, walk
+from tlc.ssa.ir import walk
 
 FUNCTIONS = """
 struct M(N) { w: f64[N], k: i64 }
@@ -77,21 +74,17 @@ def test_prints(case: str, found: dict[str, list[str]]) -> None:
     assert found[case] == PRINTS[case][1]
 
 
-def optimized(what: str) -> Module:
-    program = pipeline.front(Source("test.tl", FUNCTIONS + f"fn main() {{ print({what}) }}\n"))
-    return next(value for name, _, value in pipeline.middle(program, Options(flags={})) if name == "opt")
-
-
 @pytest.mark.parametrize(
     "what", ["jvp(loop)((f64(clock()), 3), (1.0, 0))", "jvp(power)((f64(clock()), 3), (1.0, 0))", "jacobian(tall)([f64(clock()), 1.0])"]
 )
 def test_there_is_no_tape(what: str) -> None:
-    assert not any(i.op in ("push", "pop") for f in optimized(what).functions.values() for i in walk(f.body))
+    module = stage("opt", FUNCTIONS + f"fn main() {{ print({what}) }}\n")
+    assert not any(i.op in ("push", "pop") for f in module.functions.values() for i in walk(f.body))
 
 
 def test_what_cannot_be_looked_into_is_an_error() -> None:
     text = "extern fn cbrt(x: f64) -> f64\nfn main() { print(jvp(fn(x) => cbrt(x) * x)(8.0, 1.0)) }\n"
     with pytest.raises(CompileError) as caught:
-        next(value for name, _, value in pipeline.middle(pipeline.front(Source("test.tl", text)), Options(flags={})) if name == "opt")
+        stage("opt", text)
     assert caught.value.diagnostics[0].code == "E0960"
     assert caught.value.diagnostics[0].message == "the derivative of `cbrt` is not known"

@@ -7,10 +7,8 @@ import pytest
 from c_run import Ways, needs_compiler
 from tensor_run import F32, compare, function, tensor
 from test_llvm_kernel import compare as natively_equal
-from whole_program import both, options
+from whole_program import both, stage
 
-from tlc.driver import pipeline
-from tlc.frontend.source import Source
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Module, Value
 from tlc.tensor.kernel.text import parse_kernel, print_kernels
@@ -30,9 +28,7 @@ fn main(n: i64 = 5) {
 
 
 def kernels(text: str) -> str:
-    program = pipeline.front(Source("test.tl", text))
-    tensors = next(value for name, _, value in pipeline.middle(program, options(program, None)) if name == "kernels")
-    return print_kernels(tensors.kernels)
+    return print_kernels(stage("kernels", text).kernels)
 
 
 def test_padding_is_a_vector_load_with_a_condition() -> None:

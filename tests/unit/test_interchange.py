@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from whole_program import both, options
+from whole_program import both, stage
 
-from tlc.driver import pipeline
-from tlc.frontend.source import Source
 from tlc.ssa.ir import walk
 from tlc.ssa.loops import loops
 
@@ -80,7 +78,6 @@ def test_a_check_in_the_loop_stops_where_it_did() -> None:
 @pytest.mark.parametrize(("name", "count"), [("layers", 1), ("two axes", 1), ("rows of their own", 2), ("updates", 2), ("gradients", 2)])
 def test_loops(name: str, count: int) -> None:
     """One loop over the layers, where it moved out; around it, where it did not, the rows."""
-    program = pipeline.front(Source("test.tl", PROGRAMS[name]))
-    module = next(value for stage, _, value in pipeline.middle(program, options(program, None)) if stage == "opt")
+    module = stage("opt", PROGRAMS[name])
     assert len(loops(module.functions["main"].body)) == count
     assert not any(loops(r) for i in walk(module.functions["main"].body) for r in i.regions)

@@ -111,8 +111,12 @@ def test_who_may_read_a_file_is_what_the_user_says(folder: Path) -> None:
 # ---------------------------------------------------------------- what comes between
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill"])
-def test_an_end_in_the_middle_leaves_a_whole_file(end: int, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [([signal.SIGINT], 130), ([signal.SIGINT] * 3, 130), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129), ([signal.SIGKILL], -9)],
+    ids=["Ctrl-C", "Ctrl-C again", "term", "hangup", "kill"],
+)
+def test_an_end_in_the_middle_leaves_a_whole_file(ends: list[signal.Signals], status: int, folder: Path) -> None:
     program = """
 use io
 fn main() {
@@ -126,13 +130,15 @@ fn main() {
     while not (folder / "m.safetensors").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)
-    process.send_signal(end)
-    assert process.wait(60) == (130 if end == signal.SIGINT else -signal.SIGKILL)
+    for end in ends:
+        process.send_signal(end)
+        time.sleep(0.02)
+    assert process.wait(60) == status
     x = safetensors.numpy.load_file("m.safetensors")["value"]
     assert x.shape == (2_000_000,)
     assert (x == x[0]).all()
     assert x[0] >= 1
-    if end == signal.SIGINT:
+    if end != signal.SIGKILL:
         assert sorted(path.name for path in folder.iterdir()) == ["m.safetensors", "program.tl"]
 
 

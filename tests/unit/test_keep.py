@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from whole_program import natively, options
+from whole_program import natively, stage
 
 from tlc.driver import pipeline
 from tlc.frontend.source import Source
@@ -39,8 +39,7 @@ fn main() {
 
 def pushed(text: str) -> list[Type]:
     """The types of the tensors that a program puts on the tape."""
-    program = pipeline.front(Source("test.tl", text))
-    module = next(value for name, _, value in pipeline.middle(program, options(program, None)) if name == "opt")
+    module = stage("opt", text)
     found = [i.operands[0].type for f in module.functions.values() for i in walk(f.body) if i.op == "push"]
     return sorted((t for t in found if t.rank), key=lambda t: t.rank)
 
@@ -61,8 +60,7 @@ def test_kept(body: str, kept: int) -> None:
 def test_scores_are_not_kept() -> None:
     """Nor is there a kernel that stores them."""
     types = pushed(ATTENTION)
-    program = pipeline.front(Source("test.tl", ATTENTION))
-    tensors = next(value for name, _, value in pipeline.middle(program, options(program, None)) if name == "kernels")
+    tensors = stage("kernels", ATTENTION)
     shapes = {str([getattr(n, "value", n) for n in b.shape]) for k in tensors.kernels.values() for b in k.outputs if isinstance(b, Buffer)}
     assert types and not any(shape.endswith("64, 64]") for shape in shapes)
 

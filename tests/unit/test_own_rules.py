@@ -5,12 +5,9 @@ gradient; the numbers are worked out by hand.
 from __future__ import annotations
 
 import pytest
-from whole_program import printed
+from whole_program import printed, stage
 
-from tlc.driver import pipeline
-from tlc.driver.options import Options
-from tlc.frontend.source import Source
-from tlc.ssa.ir import Module, walk
+from tlc.ssa.ir import walk
 
 RULES = """
 struct P(N) { w: f32[N], k: i64 }
@@ -84,20 +81,15 @@ def test_prints(case: str, found: dict[str, list[str]]) -> None:
     assert found[case] == PRINTS[case][1]
 
 
-def optimized(text: str) -> Module:
-    program = pipeline.front(Source("test.tl", text))
-    return next(value for name, _, value in pipeline.middle(program, Options(flags={})) if name == "opt")
-
-
 def test_a_lifted_call_is_no_loop() -> None:
     """What is lifted becomes comprehensions in the gradient too: no block jumps back, and nothing is on a tape."""
-    module = optimized(RULES + "fn main() { print(grad(lifted)([[1.0, 2.0], [3.0, 4.0]], 3.0)) }\n")
+    module = stage("opt", RULES + "fn main() { print(grad(lifted)([[1.0, 2.0], [3.0, 4.0]], 3.0)) }\n")
     main = module.functions["main"]
     assert len(main.blocks) == 1
     assert not any(i.op in ("push", "pop", "call", "call_vjp") for f in module.functions.values() for i in walk(f.body))
 
 
 def test_what_is_not_differentiated_is_inlined() -> None:
-    module = optimized(RULES + "fn main() { print(square(f32(clock())) + 1.0) }\n")
+    module = stage("opt", RULES + "fn main() { print(square(f32(clock())) + 1.0) }\n")
     assert set(module.functions) == {"main"}
     assert not any(i.op == "call" for i in walk(module.functions["main"].body))

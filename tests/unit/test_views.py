@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from native_run import planned, same
+from native_run import check_ownership, ops, planned, same
 
 from tlc.frontend.diagnostics import InternalError
-from tlc.ssa.ir import Function, walk
-from tlc.ssa.text import parse_module
+from tlc.ssa.ir import walk
 from tlc.tensor.graph.text import parse_graph
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.text import parse_kernels
-from tlc.tensor.ownership import verify_ownership
-from tlc.tensor.taking import infer_consumed
 from tlc.tensor.views import as_part, find_parts
 
 KERNELS: dict[str, Kernel] = parse_kernels("""
@@ -29,10 +26,6 @@ kernel zeros(y: out f32[3]) {
   for i in 0..3 { y[i] = 0.0f32 }
 }
 """)
-
-
-def ops(function: Function) -> list[str]:
-    return [i.op for i in walk(function.body)]
 
 
 def main(body: str) -> str:
@@ -217,11 +210,9 @@ entry:
     ],
 )
 def test_the_checker_sees_what_is_wrong(right: str, wrong: str, message: str) -> None:
-    module = parse_module(SPLIT)
-    verify_ownership(module, infer_consumed(module, KERNELS), KERNELS)
-    module = parse_module(SPLIT.replace(right, wrong).replace("free %w", "free %v" if "%v" in wrong else "free %w"))
+    check_ownership(SPLIT, KERNELS)
     with pytest.raises(InternalError, match=message):
-        verify_ownership(module, infer_consumed(module, KERNELS), KERNELS)
+        check_ownership(SPLIT.replace(right, wrong).replace("free %w", "free %v" if "%v" in wrong else "free %w"), KERNELS)
 
 
 GRAPH = """

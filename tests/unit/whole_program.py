@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ssa_services import Recorder
 
@@ -54,6 +55,12 @@ def natively(program: Program, values: Values | None = None, level: int = 2, str
     except Stop as e:
         services.lines.append(e.message)
     return "\n".join(services.lines).splitlines()
+
+
+def stage(name: str, text: str) -> Any:
+    """What this stage of the compiler makes of a program."""
+    program = pipeline.front(Source("test.tl", text))
+    return next(value for found, _, value in pipeline.middle(program, options(program, None)) if found == name)
 
 
 def printed(definitions: str, whats: Mapping[str, str], run: Callable[[str], list[str]] = once) -> dict[str, list[str]]:
