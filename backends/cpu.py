@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # what x86-64-v3 has beyond the baseline, as far as own code uses it
 V3 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c")
 
+VNNI = {"avx512_vnni", "avx_vnni"}
+PAIRS = {"avx512_bf16", "avx512vl"}
+
 _MODEL = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")  # on x86, on ARM
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -56,8 +59,13 @@ def vectors() -> Target:
     room = own_cache() or Target().cache_bytes
     for feature, size, count in _VECTORS:
         if feature in features():
-            return Target(vector_bytes=size, registers=count, cache_bytes=room)
-    return Target(vector_bytes=16, registers=16, cache_bytes=room)
+            return Target(vector_bytes=size, registers=count, cache_bytes=room, dots=dots(), pairs=features() >= PAIRS)
+    return Target(vector_bytes=16, registers=16, cache_bytes=room, dots=dots())
+
+
+def dots() -> int:
+    """How many products of bytes one instruction adds to a sum: four with VNNI, two on any x86, elsewhere none that is known here."""
+    return 4 if features() & VNNI else 2 if "sse2" in features() else 0
 
 
 @cache

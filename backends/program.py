@@ -85,15 +85,30 @@ class Program:
     tables: Tables
 
 
+class Device(Protocol):
+    """What runs kernels in place of the CPU, for one program."""
+
+    def launch(self, address: int) -> None:
+        """Run a kernel, given its name and arguments in slots (`backends/llvm/launch.py`); its results are there on return."""
+        ...
+
+    def allocate(self, size: int) -> int | None:
+        """The address of memory that host and device see, a multiple of 64; None if there is none."""
+        ...
+
+    def release(self, address: int) -> None: ...
+
+
 @dataclass(frozen=True)
 class Executable:
     """A program as object files, which refer to each other; each under a key that says what it was made from. `host` is the backend
-    that made the code of its functions, and whose loader links it.
+    that made the code of its functions, and whose loader links it. `device` runs its kernels, where that is no CPU.
     """
 
     objects: Mapping[str, bytes]
     tables: Tables
     host: str = "llvm"
+    device: Device | None = None
 
 
 class Store(Protocol):

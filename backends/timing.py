@@ -1,10 +1,11 @@
 """The figures of a run whose kernels are timed: a table of 64-bit words in memory, which native code fills.
 
-    inner | wall | processor | services: (calls, nanoseconds) each | kernels: (calls, nanoseconds, totals of `kernel/counts.py`) each
+    inner | wall | processor | hook | services: (calls, nanoseconds) each | kernels: (calls, nanoseconds, totals of `kernel/counts.py`) each
 
 `inner` is scratch: what was spent in timed calls within the one that runs, so that a row has what was spent in itself alone. Times are
 of the thread that runs the program, which waits in the kernel for other threads that share its work; `processor` is how long of all the
-time (`wall`) the thread had a processor.
+time (`wall`) the thread had a processor. `hook`, if it is not 0, is a function `void(i64 kernel, ptr slots)` that is called with the
+arguments of every first, second, fourth, eighth .. call of a kernel before it begins (`backends/runtime/witness.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from tlc.backends.context import SERVICES
 from tlc.tensor.kernel.counts import TOTALS
 
-INNER, WALL, PROCESSOR, FIRST_SERVICE = 0, 1, 2, 3
+INNER, WALL, PROCESSOR, HOOK, FIRST_SERVICE = 0, 1, 2, 3, 4
 SERVICE_WORDS = 2
 FIRST_KERNEL = FIRST_SERVICE + SERVICE_WORDS * len(SERVICES)
 KERNEL_WORDS = 2 + len(TOTALS)

@@ -3,6 +3,8 @@
 
     python benchmarks/gpt_step.py --layers 6 --heads 6 --width 384 --context 256 --batch 16 --steps 1 --rounds 5
 
+and with `--parts 8` from parts of the batch, one after the other, which takes less memory.
+
 How it is timed: `beside.py`. All begin with the same parameters and see the same texts, and must end with the same loss.
 """
 
@@ -26,7 +28,10 @@ def texts(steps: int, batch: int, context: int) -> Array:
 # ---------------------------------------------------------------- the peers
 
 
-def torch_step(threads: int, compiled: bool = False, *, steps: int, batch: int, layers: int, heads: int, width: int, context: int) -> Step:
+def torch_step(
+    threads: int, compiled: bool = False, device: str = "cpu",
+    *, steps: int, batch: int, parts: int, layers: int, heads: int, width: int, context: int,
+) -> Step:  # fmt: skip
     """Weights as PyTorch keeps them, fused attention and a fused optimizer."""
     import torch
     from torch.nn import functional as F
@@ -35,7 +40,7 @@ def torch_step(threads: int, compiled: bool = False, *, steps: int, batch: int, 
     leaves: list[torch.Tensor] = []
 
     def take(array: Array) -> torch.nn.Parameter:
-        leaves.append(torch.nn.Parameter(torch.from_numpy(array)))
+        leaves.append(torch.nn.Parameter(torch.from_numpy(array).to(device)))
         return leaves[-1]
 
     p = mapped(turned_model(layers, width, context), take)
@@ -45,7 +50,8 @@ def torch_step(threads: int, compiled: bool = False, *, steps: int, batch: int, 
             {"params": [w for w in leaves if w.dim() == 1], "weight_decay": 0.0},
         ], RATE, betas=BETAS, eps=EPS, fused=True,
     )  # fmt: skip
-    data = torch.from_numpy(texts(steps, batch, context))
+    data = torch.from_numpy(texts(steps, batch, context)).to(device)
+    share = batch // parts  # texts at once
 
     def norm(q: Model, x: torch.Tensor) -> torch.Tensor:
         return F.layer_norm(x, (width,), q["scale"], q["shift"], 1e-5)
@@ -56,9 +62,9 @@ def torch_step(threads: int, compiled: bool = False, *, steps: int, batch: int, 
     def loss(text: torch.Tensor) -> torch.Tensor:
         x = p["wte"][text[:, :-1]] + p["wpe"]
         for b in p["blocks"]:
-            q, k, v = (y.view(batch, context, heads, -1).transpose(1, 2) for y in linear(b["qkv"], norm(b["norm1"], x)).split(width, 2))
+            q, k, v = (y.view(share, context, heads, -1).transpose(1, 2) for y in linear(b["qkv"], norm(b["norm1"], x)).split(width, 2))
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + linear(b["proj"], y.transpose(1, 2).reshape(batch, context, width))
+            x = x + linear(b["proj"], y.transpose(1, 2).reshape(share, context, width))
             x = x + linear(b["down"], F.gelu(linear(b["up"], norm(b["norm2"], x))))
         logits = norm(p["norm"], x) @ p["wte"].T
         return F.cross_entropy(logits.view(-1, LETTERS), text[:, 1:].reshape(-1))
@@ -67,20 +73,24 @@ def torch_step(threads: int, compiled: bool = False, *, steps: int, batch: int, 
 
     def step(i: int) -> object:
         optimizer.zero_grad(set_to_none=True)
-        value = run(data[i])
-        value.backward()
+        value = torch.tensor(0.0, device=device)
+        for part in data[i].chunk(parts):
+            mean = run(part) / parts
+            mean.backward()
+            value += mean.detach()
         optimizer.step()
-        return value.detach()
+        return value
 
     return step
 
 
-def jax_step(_: int, *, steps: int, batch: int, layers: int, heads: int, width: int, context: int) -> Step:
+def jax_step(_: int, *, steps: int, batch: int, parts: int, layers: int, heads: int, width: int, context: int) -> Step:
     """The whole step is one compiled function that may reuse the memory of its arguments."""
     import jax
     import jax.numpy as jnp
 
     each = jax.tree_util.tree_map
+    share = batch // parts  # texts at once
     causal = jnp.tril(jnp.ones((context, context), bool))
 
     def norm(q: Model, x: jax.Array) -> jax.Array:
@@ -93,17 +103,24 @@ def jax_step(_: int, *, steps: int, batch: int, layers: int, heads: int, width: 
     def loss(p: Model, text: jax.Array) -> jax.Array:
         x = p["wte"][text[:, :-1]] + p["wpe"]
         for b in p["blocks"]:
-            qkv = linear(b["qkv"], norm(b["norm1"], x)).reshape(batch, context, 3, heads, width // heads)
+            qkv = linear(b["qkv"], norm(b["norm1"], x)).reshape(share, context, 3, heads, width // heads)
             q, k, v = qkv.transpose(2, 0, 3, 1, 4)
             score = jnp.where(causal, q @ k.swapaxes(-1, -2) / (width // heads) ** 0.5, -jnp.inf)
-            y = (jax.nn.softmax(score) @ v).transpose(0, 2, 1, 3).reshape(batch, context, width)
+            y = (jax.nn.softmax(score) @ v).transpose(0, 2, 1, 3).reshape(share, context, width)
             x = x + linear(b["proj"], y)
             x = x + linear(b["down"], jax.nn.gelu(linear(b["up"], norm(b["norm2"], x)), approximate=False))
         logs = jax.nn.log_softmax(norm(p["norm"], x) @ p["wte"].T)
         return -jnp.take_along_axis(logs, text[:, 1:, None], -1).mean()
 
     def update(p: Model, mean: Model, square: Model, count: jax.Array, text: jax.Array) -> tuple[Any, ...]:
-        value, grads = jax.value_and_grad(loss)(p, text)
+        def part(sums: Any, text: jax.Array) -> tuple[Any, None]:
+            return each(lambda a, b: a + b / parts, sums, jax.value_and_grad(loss)(p, text)), None
+
+        zeros = (jnp.float32(0), each(jnp.zeros_like, p))
+        if parts == 1:
+            value, grads = jax.value_and_grad(loss)(p, text)
+        else:
+            (value, grads), _ = jax.lax.scan(part, zeros, text.reshape(parts, share, context + 1))
         count = count + 1
         mean = each(lambda m, g: BETAS[0] * m + (1 - BETAS[0]) * g, mean, grads)
         square = each(lambda v, g: BETAS[1] * v + (1 - BETAS[1]) * g * g, square, grads)
@@ -134,5 +151,5 @@ PEERS: dict[str, Callable[..., Step]] = {
 
 
 if __name__ == "__main__":
-    sizes = {"batch": 12, "layers": 4, "heads": 4, "width": 128, "context": 64}
+    sizes = {"batch": 12, "parts": 1, "layers": 4, "heads": 4, "width": 128, "context": 64}
     main(__file__, "a training step of a GPT", PEERS, rounds=15, steps=2, tokens=lambda s: s["batch"] * s["context"], **sizes)

@@ -18,14 +18,14 @@ def batches() -> tuple[np.ndarray, np.ndarray]:
     return rng.random((STEPS, BATCH, 784), dtype=np.float32), rng.integers(0, 10, (STEPS, BATCH))
 
 
-def torch_step(threads: int) -> Step:
+def torch_step(threads: int, device: str = "cpu") -> Step:
     import torch
     from torch import nn
 
     torch.set_num_threads(threads)
-    net = nn.Sequential(nn.Linear(784, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10))
+    net = nn.Sequential(nn.Linear(784, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10)).to(device)
     optimizer = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
-    xs, ys = (torch.from_numpy(a) for a in batches())
+    xs, ys = (torch.from_numpy(a).to(device) for a in batches())
 
     def step(i: int) -> None:
         optimizer.zero_grad(set_to_none=True)

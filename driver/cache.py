@@ -35,6 +35,7 @@ from tlc.frontend import disk_cache, pickled
 from tlc.frontend.source import Source
 
 LIMIT = 256 << 20  # bytes of all files together
+CHOICE = ".choice"  # how files of `tlc tune` end
 PATIENCE = 3600  # seconds after which an unfinished file has no writer any more
 PARTS = ("frontend", "ssa", "opt", "regalloc", "tensor", "backends", "driver", "stdlib")  # what the compiler is made of
 
@@ -126,7 +127,22 @@ class Cache:
 
 def command_key(source: Source, options: Options, args: Sequence[str]) -> str:
     """What a run is made from, as far as it is known before the program is parsed."""
-    return repr((_machine(options.host), _absolute(source.path), source.path, source.text, options, tuple(args)))
+    choices = choices_stamp() if options.tuned else None
+    return repr((_machine(options.host), _absolute(source.path), source.path, source.text, options, choices, tuple(args)))
+
+
+def choices_folder() -> Path:
+    """Where what `tlc tune` found lies (`driver/tuned.py`)."""
+    return disk_cache.folder() / "tuned"
+
+
+def choices_stamp() -> int | None:
+    """A number that changes with every choice that is kept; None where there is none."""
+    try:
+        any_there = any(name.endswith(CHOICE) for name in os.listdir(choices_folder()))
+        return os.stat(choices_folder()).st_mtime_ns if any_there else None
+    except OSError:
+        return None
 
 
 def _machine(host: str) -> str:

@@ -16,9 +16,10 @@ from tlc.frontend import disk_cache
 KINDS = (
     ("compiled programs", ("compiled/*.program",)),
     ("machine code", ("compiled/*.object",)),
+    ("tuned kernels", ("tuned/*.choice",)),
     ("parser tables", ("*.tables",)),
     ("library trees", ("*.tree",)),
-    ("unfinished", (f"compiled/{disk_cache.TEMPORARY}*", f"{disk_cache.TEMPORARY}*", f"data/**/{disk_cache.TEMPORARY}*")),
+    ("unfinished", tuple(f"{place}{disk_cache.TEMPORARY}*" for place in ("compiled/", "tuned/", "", "data/**/"))),
 )
 
 

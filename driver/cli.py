@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from tlc.driver import flags as flag
 from tlc.driver import report
 from tlc.driver.file_commands import EMIT, RUN, opt
-from tlc.driver.flags import HelpAsked, UsageError
+from tlc.driver.flags import Flag, HelpAsked, UsageError
+from tlc.driver.options import LEAST_SM
 from tlc.driver.profile_command import FLAGS as PROFILE_FLAGS
 from tlc.driver.profile_command import profile
 from tlc.driver.request import (
@@ -27,7 +28,6 @@ from tlc.driver.request import (
     INTERNAL,
     OK,
     STAGES,
-    STAGES_TO_COME,
     USAGE,
     Command,
     Request,
@@ -37,7 +37,10 @@ from tlc.driver.request import (
     refuse,
 )
 from tlc.driver.start import INTERRUPTED
+from tlc.driver.tune_command import FLAGS as TUNE_FLAGS
+from tlc.driver.tune_command import tune
 from tlc.frontend.diagnostics import CompileError
+from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:
     from tlc.frontend.source import Source
@@ -146,7 +149,8 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
     from tlc.driver.cache import Cache, command_key
     from tlc.frontend.disk_cache import NOWHERE
 
-    kept = Cache() if request.flags["cache"] and not request.flags["verify"] and not request.watched else Cache(NOWHERE)
+    keeps = request.flags["cache"] and request.flags["device"] != "cuda"  # what a GPU runs is kept by itself
+    kept = Cache() if keeps and not request.flags["verify"] and not request.watched else Cache(NOWHERE)
     command = command_key(source, request.options(), args)
     executable = kept.find(command)
     if executable is None:
@@ -181,15 +185,15 @@ def _check(request: Request) -> int:
 
 
 def _emit(request: Request) -> int:
-    """`tlc emit STAGE prog.tl [--fn NAME] [flags of main]`: what `tlc prog.tl [flags of main]` would make."""
+    """`tlc emit STAGE prog.tl [--fn NAME] [flags of main]`: what `tlc prog.tl [flags of main]` would make; PTX with `--sm N` before it."""
     function, words = _take_fn(request.words)
     if not words:
         raise UsageError(f"`tlc emit` needs a stage ({', '.join(STAGES)}) and a program")
     stage, *words = words
-    if stage in STAGES_TO_COME:
-        raise UsageError(f"`tlc emit {stage}` is not supported yet")
     if stage not in STAGES:
         raise UsageError(f"there is no stage `{stage}`{flag.near(stage, STAGES)}; the stages are {', '.join(STAGES)}")
+    if stage == "ptx":
+        request, words = _take_sm(request, words)
     if not words:
         raise UsageError(f"`tlc emit {stage}` needs a program")
     from tlc.driver.excerpt import definitions, excerpt
@@ -212,7 +216,7 @@ def _emit(request: Request) -> int:
 
 def _emit_program(request: Request, stage: str, words: list[str]) -> str | None:
     """A stage of a program; None where `--help` was asked for."""
-    from tlc.driver import pipeline
+    from tlc.driver import pipeline, stage_texts
     from tlc.driver.token_text import token_text
 
     path, *args = words
@@ -220,15 +224,15 @@ def _emit_program(request: Request, stage: str, words: list[str]) -> str | None:
     if stage == "tokens":
         return token_text(source)
     if not args and stage in EARLY_STAGES:
-        return pipeline.early_text(source, stage)
+        return stage_texts.early_text(source, stage)
     program = pipeline.front(source)
     values = main_flags(path, program, args)
     if values is None:
         return None
     if stage in EARLY_STAGES:
-        return pipeline.early_text(source, stage)
+        return stage_texts.early_text(source, stage)
     watch = request.watch()
-    text = pipeline.stage_text(program, stage, request.options(values), path, watch)
+    text = stage_texts.stage_text(program, stage, request.options(values), path, watch)
     watch.say()
     return text
 
@@ -245,6 +249,14 @@ def _take_fn(words: list[str]) -> tuple[str, list[str]]:
         else:
             rest.append(word)
     return function, rest
+
+
+def _take_sm(request: Request, words: list[str]) -> tuple[Request, list[str]]:
+    """`--sm N` before the program becomes a flag of the request; the other words."""
+    given, rest = flag.parse_until_word((Flag("sm", Elem.I64, LEAST_SM, "the architecture of the GPU, as in `sm_90`"),), words)
+    if int(given.get("sm", LEAST_SM)) < LEAST_SM:
+        raise UsageError(f"`--sm` needs an architecture from {LEAST_SM} on, as in `sm_{LEAST_SM}`, found {given['sm']}")
+    return Request(rest, {**request.flags, **given}), rest
 
 
 def _explain(request: Request) -> int:
@@ -319,13 +331,14 @@ def _version() -> int:
     return OK
 
 
-TO_COME = ("fmt", "build", "tune", "explore", "bisect", "lsp")
+TO_COME = ("fmt", "build", "explore", "bisect", "lsp")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
     Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   "print a stage; `tlc emit` alone names them",      _emit),
     Command("opt",     "FILE.ssa [--passes NAME,NAME]",  "run passes over a text of SSA and print it",      opt),
     Command("profile", "[flags] PROGRAM.tl",             "run a program and say where its time went",       profile, PROFILE_FLAGS),
+    Command("tune",    "[flags] PROGRAM.tl",             "find the schedules that run a program's kernels fastest", tune, TUNE_FLAGS),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
     Command("doc",     "[NAME | PROGRAM.tl [NAME]]",     "the documentation of the library, or of a program", _doc),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),

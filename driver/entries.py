@@ -16,7 +16,7 @@ from typing import Any
 
 from tlc.backends.runtime.native import Native
 from tlc.backends.runtime.services import WorldServices
-from tlc.driver import pipeline
+from tlc.driver import pipeline, stage_texts
 from tlc.driver.options import Options
 from tlc.driver.token_text import token_text
 from tlc.frontend import ast, ast_text, modules, typed_text
@@ -103,7 +103,7 @@ class Session:
             return typed_text.print_program(program)
         if program.main is None:
             return None
-        return pipeline.stage_text(program, stage, self.options, ":emit")
+        return stage_texts.stage_text(program, stage, self.options, ":emit")
 
     # ------------------------------------------------------------ names
 

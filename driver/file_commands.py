@@ -23,16 +23,17 @@ def _run_ssa(request: Request) -> int:
 
     path, *args = request.words
     source = read_source(path, ".ssa")
-    values = flag_values(path, ssa_files.flags(source, ssa_files.read(source)[0]), args)
+    module, stage = ssa_files.read(source)
+    values = flag_values(path, ssa_files.flags(source, module), args)
     if values is None:
         return OK
     services = WorldServices()
     try:
         if request.flags["interp"]:
-            ssa_files.interpret(source, values, services)
+            ssa_files.interpret(source, module, stage, values, services)
         else:
             watch, options = request.watch(), request.options(values)
-            tensors = next(value for name, _, value in ssa_files.stages(source, options, watch) if name == "memory")
+            tensors = next(value for name, _, value in ssa_files.stages(source, module, stage, options, watch) if name == "memory")
             executable = pipeline.machine_code(tensors, options, {}, watch)
             watch.say()
             Native(executable, services, request.threads).run()
@@ -104,11 +105,12 @@ def _emit_ssa(request: Request, stage: str, words: list[str]) -> str | None:
 
     path, *args = words
     source = read_source(path, ".ssa")
-    values = flag_values(path, ssa_files.flags(source, ssa_files.read(source)[0]), args)
+    module, own = ssa_files.read(source)
+    values = flag_values(path, ssa_files.flags(source, module), args)
     if values is None:
         return None
     watch = request.watch()
-    text = next((text() for name, text, _ in ssa_files.stages(source, request.options(values), watch) if name == stage), None)
+    text = next((text() for name, text, _ in ssa_files.stages(source, module, own, request.options(values), watch) if name == stage), None)
     if text is None:
         raise UsageError(f"`{path}` begins behind the stage `{stage}`")
     watch.say()
@@ -121,7 +123,7 @@ def _emit_kernels(request: Request, stage: str, words: list[str]) -> str | None:
 
     (path,) = _only(words)
     source = read_source(path, ".tk")
-    return graph_files.emit_kernels(kernel_files.read(source, natively=False), stage, source.path)
+    return graph_files.emit_kernels(kernel_files.read(source, natively=False), stage, source.path, request.options().sm)
 
 
 def _emit_graph(request: Request, stage: str, words: list[str]) -> str | None:
@@ -129,7 +131,7 @@ def _emit_graph(request: Request, stage: str, words: list[str]) -> str | None:
     from tlc.driver import graph_files
 
     (path,) = _only(words)
-    return graph_files.emit(read_source(path, Path(path).suffix), stage)
+    return graph_files.emit(read_source(path, Path(path).suffix), stage, request.options().sm)
 
 
 def _only(words: list[str]) -> list[str]:

@@ -4,13 +4,14 @@ Tensors that the graph reads are flags: each the path of an array in a `.npy` fi
 order, is k modulo 10 (of bools, whether k is odd). Scalars of a graph are flags too; 8 where they are not given. As with kernels, the
 interpreter runs first and native code is compared with it.
 
-The stages of a graph are `graph` (fused), `kernels`, `llvm` and `c`. In C nothing is tiled and nothing cut into vectors: a C compiler does
-that as it likes, the results have the same bits, and the loops are those that a person would write.
+The stages of a graph are `graph` (fused), `kernels`, `llvm`, `c`, `cuda` and `ptx`. In C nothing is tiled and nothing cut into vectors: a
+C compiler does that as it likes, the results have the same bits, and the loops are those that a person would write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,28 +19,28 @@ from typing import Any
 import numpy as np
 
 from tlc.backends import cpu
+from tlc.driver import samples
 from tlc.driver.flags import Flag, UsageError, Value
+from tlc.driver.options import LEAST_SM
 from tlc.driver.text_faults import fault, holds
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.narrow_reals import rounded
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.source import NOWHERE, Source
 from tlc.frontend.types import Elem
-from tlc.ssa import formatting
 from tlc.tensor import standalone
 from tlc.tensor.fuse import Decision
 from tlc.tensor.graph.ir import Graph, Tensor, walk
 from tlc.tensor.graph.movement import parse_movement
 from tlc.tensor.graph.text import parse_graph, print_graph
 from tlc.tensor.graph.verify import verify
+from tlc.tensor.kernel.grid import is_gpu
 from tlc.tensor.kernel.interp import run as interpret
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.schedule import Target
 
-STAGES = ("graph", "kernels", "llvm", "c")
-FILL = 10  # elements of tensors that are not given repeat after so many
-MOST = 1 << 28  # elements of one tensor
+STAGES = ("graph", "kernels", "llvm", "c", "cuda", "ptx")
 
 _C = Target(expands=False, plain=True)
 
@@ -57,19 +58,19 @@ def read(source: Source) -> Graph:
     return graph
 
 
-def emit(source: Source, stage: str) -> str:
+def emit(source: Source, stage: str, sm: int = LEAST_SM) -> str:
     """The text of a stage."""
     if stage not in STAGES:
         raise UsageError(f"a graph has no stage `{stage}`; it has {', '.join(STAGES)}")
-    target = _C if stage == "c" else cpu.vectors()
+    target = _C if stage == "c" else replace(cpu.vectors(), gpu=stage in ("cuda", "ptx"))
     graph = standalone.fused(read(source), target)
     if stage == "graph":
         return print_graph(graph)
     kernels = {launch.kernel.name: launch.kernel for launch in standalone.kernels(graph, target)}
-    return emit_kernels(kernels, stage, source.path)
+    return emit_kernels(kernels, stage, source.path, sm)
 
 
-def emit_kernels(kernels: Mapping[str, Kernel], stage: str, title: str) -> str:
+def emit_kernels(kernels: Mapping[str, Kernel], stage: str, title: str, sm: int = LEAST_SM) -> str:
     """Kernels as text of a stage."""
     match stage:
         case "kernels":
@@ -82,8 +83,14 @@ def emit_kernels(kernels: Mapping[str, Kernel], stage: str, title: str) -> str:
             from tlc.backends.llvm.kernel import print_kernel
 
             return "\n".join(map(print_kernel, kernels.values()))
+        case "cuda" | "ptx" if not all(map(is_gpu, kernels.values())):
+            raise UsageError(f"`{stage}` is of kernels for a GPU, which have block loops; these are for a CPU")
+        case "cuda" | "ptx":
+            from tlc.driver.stage_texts import kernels_for_gpu
+
+            return kernels_for_gpu(kernels, stage, sm, title)
         case _:
-            raise UsageError(f"kernels have no stage `{stage}`; they have kernels, llvm, c")
+            raise UsageError(f"kernels have no stage `{stage}`; they have kernels, llvm, c, cuda, ptx")
 
 
 # ---------------------------------------------------------------- running
@@ -91,13 +98,8 @@ def emit_kernels(kernels: Mapping[str, Kernel], stage: str, title: str) -> str:
 
 def flags(graph: Graph) -> tuple[Flag, ...]:
     """The scalars and the tensors that a graph reads."""
-    scalars = tuple(_scalar_flag(s.name, s.elem) for s in standalone.scalars(graph))
+    scalars = tuple(samples.scalar_flag(s.name, s.elem) for s in standalone.scalars(graph))
     return (*scalars, *(Flag(t.name, Elem.STR, "", "a .npy file") for t in standalone.inputs(graph)))
-
-
-def _scalar_flag(name: str, elem: Elem) -> Flag:
-    default: Value = True if elem is Elem.BOOL else 1.0 if elem.is_real else 8
-    return Flag(name, Elem.I64 if elem is Elem.KEY else elem, default, "")
 
 
 def run(graph: Graph, values: Mapping[str, Value], natively: bool, decisions: list[Decision] | None = None) -> list[str]:
@@ -109,7 +111,7 @@ def run(graph: Graph, values: Mapping[str, Value], natively: bool, decisions: li
     fused = standalone.fused(graph, target, decisions)
     launches = standalone.kernels(fused, target)
     results = standalone.run(fused, launches, given, _both if natively else interpret)
-    return [f"{t.name} = {_text(a, t.elem)}" for t, a in results.items()]
+    return [f"{t.name} = {samples.text(a, t.elem)}" for t, a in results.items()]
 
 
 def _both(kernel: Kernel, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
@@ -127,11 +129,9 @@ def _both(kernel: Kernel, outputs: Sequence[Any], inputs: Sequence[Any]) -> None
 
 def _tensor(t: Tensor, shape: tuple[int, ...], path: str) -> Any:
     """The array of a file, or numbers that are always the same."""
-    if any(n < 0 for n in shape) or prod(shape) > MOST:
-        raise UsageError(f"tensor `{t.name}` would have the shape {list(shape)}: an extent is at least 0, all together at most {MOST}")
+    samples.sized(f"tensor `{t.name}`", shape)
     if not path:
-        count = np.arange(prod(shape))
-        return (count % 2 if t.elem is Elem.BOOL else count % FILL).astype(DTYPES[t.elem]).reshape(shape)
+        return samples.numbers(shape, t.elem)
     try:
         array = np.load(Path(path), allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -140,7 +140,3 @@ def _tensor(t: Tensor, shape: tuple[int, ...], path: str) -> Any:
         found = f"{array.dtype}{list(array.shape)}"
         raise UsageError(f"`{path}` is {found}, and `{t.name}` has {prod(shape)} elements of {DTYPES[t.elem]}")
     return (rounded(array, t.elem) if t.elem is Elem.BF16 else array).reshape(shape)
-
-
-def _text(array: Any, elem: Elem) -> str:
-    return formatting.render((("hole", "", "leaf"),), [formatting.marked(array if array.ndim else array[()], elem)])

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 Flags = Mapping[str, bool | int | float | str]
 
 HOSTS = ("llvm", "x86")
+DEVICES = ("cpu", "cuda", "cuda-emulated")
+LEAST_SM = 80  # the oldest architecture of a GPU that kernels are made for, as in `sm_80`
 REGISTERS = ("all", "few")
 
 
@@ -38,4 +40,7 @@ class Options:
     registers: str = field(default_factory=default_registers)  # how many own code may use: `few` is three of each kind, for tests
     timed: bool = False  # kernels count their time (`tlc profile`)
     flash: bool = True  # matrices between products, as in attention, live by blocks of rows
+    device: str = "cpu"  # where kernels run, of `DEVICES`; kernels for a GPU run on the CPU if it is emulated
+    sm: int = LEAST_SM  # the architecture that PTX is made for
+    tuned: bool = False  # schedules that `tlc tune` found for this processor
     traps: bool = False  # the program stops where it first makes an infinity or NaN of finite numbers

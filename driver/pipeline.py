@@ -12,11 +12,11 @@ from typing import Any
 
 from tlc.backends import cpu
 from tlc.backends.llvm import host as llvm
-from tlc.backends.program import Executable, Store
+from tlc.backends.program import Device, Executable, Store
 from tlc.driver.options import Options
 from tlc.driver.specialize import specialize
+from tlc.driver.tuned import choices
 from tlc.driver.watch import NOBODY, Watch
-from tlc.frontend import ast_text, typed_text
 from tlc.frontend.check import check
 from tlc.frontend.parser import parse
 from tlc.frontend.source import Source
@@ -28,19 +28,22 @@ from tlc.ssa.construct import construct
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module
 from tlc.ssa.lower import lower
-from tlc.ssa.orders import factor, make_strict
+from tlc.ssa.orders import factor, make_strict, settle_products
 from tlc.ssa.text import print_module
 from tlc.ssa.verify import verify
 from tlc.ssa.world import Services
+from tlc.tensor.accumulate import accumulate
 from tlc.tensor.derivative import differentiate, differentiates
 from tlc.tensor.flatten import flatten
-from tlc.tensor.footprint_text import in_general, print_planned
+from tlc.tensor.footprint_text import print_planned
 from tlc.tensor.graph.text import print_graph
+from tlc.tensor.kernel.emulate import emulated
 from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.lower import Tensors
 from tlc.tensor.lower import lower as lower_tensors
 from tlc.tensor.memory import plan
 from tlc.tensor.ownership import verify_ownership
+from tlc.tensor.schedule import Target
 
 Stage = tuple[str, Callable[[], str], Any]  # its name, its text, its value
 
@@ -59,6 +62,7 @@ def middle(program: Program, options: Options, watch: Watch = NOBODY) -> Iterato
     yield "cfg", lambda: print_module(module), module
     with watch.stage("ssa"):
         construct(module)
+        settle_products(module)
         if options.flags is not None:
             specialize(module, program.main or "main", [f.name for f in program.flags], options.flags)
     if options.verify:
@@ -98,12 +102,21 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
     optimize(options.level)
     step(flatten)  # what a lifted derivative brought
     optimize(options.level)
+    step(accumulate)  # behind all that makes loops and sums simple
     yield "opt", lambda: print_module(module), module
     with watch.stage("kernels"):
-        tensors = lower_tensors(module, replace(cpu.vectors(), flash=options.flash), watch.decisions)
+        tensors = lower_tensors(module, target(options), watch.decisions, choices(options.tuned))
+        watch.chosen(tensors.choices)
     yield "graph", lambda: "\n".join(map(print_graph, tensors.graphs)), tensors
     yield "kernels", lambda: print_kernels(tensors.kernels), tensors
+    if options.device == "cuda-emulated":
+        tensors.kernels = {name: emulated(kernel) for name, kernel in tensors.kernels.items()}
     yield from planned(tensors, options, watch)
+
+
+def target(options: Options) -> Target:
+    """What schedules are made for."""
+    return replace(cpu.vectors(), flash=options.flash, gpu=options.device != "cpu")
 
 
 def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
@@ -129,6 +142,21 @@ def backends(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Itera
 
 def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:
     """Host SSA with buffers, and its kernels, as machine code; objects that `store` has are not compiled again."""
+    if options.device == "cuda":
+        return replace(host_code(tensors, options, store, watch), device=gpu(tensors, watch))
+    return host_code(tensors, options, store, watch)
+
+
+def gpu(tensors: Tensors, watch: Watch) -> Device:
+    """The GPU of this machine, with the kernels of a program. Raises `RuntimeStop` if there is none, or no compiler for it."""
+    from tlc.backends.cuda.device import Gpu
+
+    with watch.stage("cuda"):
+        return Gpu(tensors.kernels, tensors.module)
+
+
+def host_code(tensors: Tensors, options: Options, store: Store, watch: Watch) -> Executable:
+    """What runs on the CPU: host functions and kernels. (Kernels for a GPU are calls of its driver.)"""
     if options.host == "x86":
         from tlc.backends.x86 import build as own
 
@@ -151,43 +179,6 @@ def own_text(tensors: Tensors, options: Options, watch: Watch, allocated: bool) 
 def hosts() -> tuple[str, ...]:
     """The hosts that this machine has."""
     return ("llvm",) if cpu.missing_for_own_code() else ("llvm", "x86")
-
-
-def early_text(source: Source, stage: str) -> str:
-    """The text of `ast` or `typed`, which no option changes."""
-    tree = parse(source)
-    return ast_text.dump(tree) if stage == "ast" else typed_text.print_program(check(tree))
-
-
-def stage_text(program: Program, stage: str, options: Options, title: str, watch: Watch = NOBODY) -> str:
-    """The text of one stage, from `cfg` on. `title` names the program where it is not a form of this compiler's own."""
-    if stage == "c":
-        return as_c(program, options, title)
-    text = next(text() for name, text, _ in middle(program, options, watch) if name == stage)
-    return memory_in_general(program, options) + text if stage == "memory" and options.flags else text
-
-
-def memory_in_general(program: Program, options: Options) -> str:
-    """What `main` needs whatever its flags are, as comments."""
-    tensors = next(value for name, _, value in middle(program, replace(options, flags=None)) if name == "memory")
-    lines = in_general(tensors.module, program.main or "main", tensors.kernels)
-    return "\n".join(("# For all flags:", *(f"# {line}".rstrip() for line in lines), "\n")) if lines else ""
-
-
-def for_c(program: Program, options: Options) -> Tensors:
-    """What the C backend prints: after the memory plan. Elementary functions stay calls, for there they have names."""
-    module = next(value for name, _, value in middle(program, options) if name == "opt")
-    tensors = lower_tensors(module, replace(cpu.vectors(), expands=False, flash=options.flash))
-    next(planned(tensors, options))  # in place
-    return tensors
-
-
-def as_c(program: Program, options: Options, title: str) -> str:
-    """The kernels as C, and the functions that they apply."""
-    from tlc.backends.c.unit import emit as emit_c
-
-    tensors = for_c(program, options)
-    return emit_c(tensors.kernels, tensors.module, title)
 
 
 def build(program: Program, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tlc.frontend.diagnostics import Diagnostic
+from tlc.frontend.diagnostics import Diagnostic, Label
 from tlc.frontend.source import NOWHERE
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ STOPS = {
     "file": "R0014",
     "checkpoint": "R0015",
     "finite": "R0016",
+    "tools": "R0017",
+    "device": "R0018",
+    "kernel": "R0019",
 }
 
 
@@ -58,7 +61,14 @@ def stop(why: Stop, form: str) -> None:
     if why.span == NOWHERE:
         message("\n".join((why.message, *why.notes)), form, code)
     else:
-        diagnostics([Diagnostic(code, why.message, why.span, notes=why.notes)], form)
+        diagnostics([_stopped(code, why)], form)
+
+
+def _stopped(code: str, why: Stop) -> Diagnostic:
+    """What the library stops at is shown where the program calls it."""
+    if why.span.caller is None:
+        return Diagnostic(code, why.message, why.span, notes=why.notes)
+    return Diagnostic(code, why.message, why.span.caller, "in this call", (Label(why.span, "it stops here"),), why.notes)
 
 
 def say(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tlc.driver import flags as flag
 from tlc.driver import report
 from tlc.driver.flags import Flag, HelpAsked, UsageError, Value
-from tlc.driver.options import HOSTS, REGISTERS, Options, default_host, default_registers
+from tlc.driver.options import DEVICES, HOSTS, LEAST_SM, REGISTERS, Options, default_host, default_registers
 from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ FLAGS = (
     Flag("interp", Elem.BOOL, False, "run the interpreter of unoptimized SSA: slow, plain, the meaning of the language"),
     Flag("threads", Elem.I64, 0, "threads of the running program; 0: TLC_THREADS, or as many as there are cores"),
     Flag("host", Elem.STR, default_host(), "what makes the scalar code; TLC_HOST gives the default", choices=HOSTS),
-    Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=("cpu", "cuda", "cuda-emulated")),
+    Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=DEVICES),
     Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
     Flag("trap_nan", Elem.BOOL, False, "stop at the first infinity or NaN that finite numbers give, with its place (slow)"),
     Flag("flash", Elem.BOOL, True, "matrices between products, as in attention, are made by blocks of rows"),
     Flag("cache", Elem.BOOL, True, "keep compiled programs and use them again"),
+    Flag("tuned", Elem.BOOL, True, "use the schedules that `tlc tune` found for this processor"),
     Flag("verify", Elem.BOOL, False, "check the program's form after every pass, and every allocation of registers"),
     Flag("passes", Elem.STR, "", "passes to run in place of the level's, separated by commas"),
     Flag("disable", Elem.STR, "", "passes to leave out, separated by commas"),
@@ -46,9 +47,8 @@ FLAGS = (
 )
 # fmt: on
 
-STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "mir", "asm", "llvm", "c")
+STAGES = ("tokens", "ast", "typed", "cfg", "ssa", "opt", "graph", "kernels", "memory", "mir", "asm", "llvm", "c", "cuda", "ptx")
 EARLY_STAGES = ("tokens", "ast", "typed")  # those that the values of main's flags cannot change
-STAGES_TO_COME = ("cuda", "ptx")
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,9 @@ class Request:
             self.names("passes") or None,
             str(self.flags["registers"]),
             flash=bool(self.flags["flash"]),
+            device=str(self.flags["device"]),
+            sm=int(self.flags.get("sm", LEAST_SM)),
+            tuned=bool(self.flags["tuned"]) and self.flags["device"] == "cpu",
             traps=bool(self.flags["trap_nan"]),
         )
 
@@ -123,9 +126,6 @@ def _threads_of_environment() -> int:
 
 def refuse(request: Request) -> None:
     """Flags that the design has and this version or this machine has not, and names of passes that there are not."""
-    device = request.flags["device"]
-    if device != "cpu":
-        raise UsageError(f"`--device {device}` is not supported yet")
     for name, choices in (("host", HOSTS), ("registers", REGISTERS)):
         if request.flags[name] not in choices:  # only the default may be none of them
             raise UsageError(f"`TLC_{name.upper()}` needs one of {', '.join(choices)}, found `{request.flags[name]}`")

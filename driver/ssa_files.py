@@ -51,9 +51,10 @@ def flags(source: Source, module: Module) -> tuple[Flag, ...]:
     return tuple(Flag(n if n and names.count(n) == 1 else f"p{k}", main.params[k].type.elem, None, "") for k, n in enumerate(names))
 
 
-def stages(source: Source, options: Options, watch: Watch = NOBODY) -> Iterator[pipeline.Stage]:
-    """What the compiler makes of a file, from the file's own stage on. `options.flags` are for the parameters of `main`."""
-    module, stage = read(source)
+def stages(source: Source, module: Module, stage: str, options: Options, watch: Watch = NOBODY) -> Iterator[pipeline.Stage]:
+    """What the compiler makes of a module that was read, in place, from its own stage on. `options.flags` are for the parameters of
+    `main`.
+    """
     _no_kernels(source, module)
     if stage == "cfg":
         construct(module)
@@ -68,9 +69,8 @@ def stages(source: Source, options: Options, watch: Watch = NOBODY) -> Iterator[
         yield from pipeline.planned(Tensors(module, {}, []), options, watch)
 
 
-def interpret(source: Source, values: Mapping[str, Value], services: Services) -> None:
-    """Run `main` by the interpreter, as the text stands."""
-    module, stage = read(source)
+def interpret(source: Source, module: Module, stage: str, values: Mapping[str, Value], services: Services) -> None:
+    """Run `main` of a file that was read by the interpreter, as the text stands."""
     _no_kernels(source, module)
     if stage != "host":
         differentiate(module)

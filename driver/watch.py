@@ -18,6 +18,7 @@ from tlc.opt import passes
 from tlc.ssa.ir import Module, walk
 from tlc.ssa.text import print_module
 from tlc.tensor.fuse import Decision
+from tlc.tensor.knobs import Choice, choice_text
 
 ALL = "all"  # as a name of a pass: after each
 
@@ -30,6 +31,7 @@ class Watch:
     timing: bool = False
     counting: bool = False
     decisions: list[Decision] | None = None  # of fusion, for who asks for them
+    choices: dict[str, Choice] = field(default_factory=dict)  # how knobs of kernels stand that were tuned
     times: dict[str, tuple[int, float]] = field(default_factory=dict)  # runs, seconds
     sizes: list[tuple[str, int, int]] = field(default_factory=list)  # pass, instructions before and after
     figures: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)  # of functions, by their backend
@@ -57,6 +59,11 @@ class Watch:
         for name, seconds in report.times:
             self._add(name, seconds)
 
+    def chosen(self, choices: Mapping[str, Choice]) -> None:
+        """Remember how kernels were tuned, beside what was fused."""
+        if self.decisions is not None:
+            self.choices.update(choices)
+
     def note(self, function: str, figures: Mapping[str, int]) -> None:
         """Remember what a backend says about a function."""
         if self.counting:
@@ -66,6 +73,9 @@ class Watch:
         """Print what was asked for."""
         if self.decisions is not None:
             print("\n".join(fusion_report(self.decisions)), file=sys.stderr)
+            if self.choices:
+                tuned = ", ".join(f"{name} ({choice_text(choice)})" for name, choice in self.choices.items())
+                print(f"tuned for this processor: {tuned}", file=sys.stderr)
         if self.times:
             total = sum(seconds for _, seconds in self.times.values())
             rows = [(name, str(runs), f"{1000 * spent:.1f}", f"{100 * spent / total:.0f}%") for name, (runs, spent) in self.times.items()]

@@ -8,7 +8,8 @@ right by the arithmetic itself or by a `select`, so that every lane of a vector 
 Largest errors, in units in the last place, over the whole range: exp 1, log 1, sin and cos 1.5, expm1, log1p, tanh, tan and erf 4,
 pow 1 (f32) and 8 (f64). An angle of 2^51 or more, where neighbours are half a radian apart, counts as 0.
 
-`iterations` is of integers, written so for the same reason: passes see one op, and every backend expands it alike.
+`iterations` is of integers, written so for the same reason: passes see one op, and every backend expands it alike. So are `dot2`, `dot4`
+and `fma2`, which processors have as instructions: a backend that knows of one prints that.
 
 Sources: reduction by Cody and Waite (1980); log by the series of fdlibm (Sun, 1993); sine and cosine kernels by fdlibm
 (f64) and Cephes (Moshier; f32); erf by interpolation of erf(x)/x in x^2 and of exp(x^2) erfc(x) in (x - 3)/(x + 3) at
@@ -29,6 +30,8 @@ FUNCTIONS: dict[str, int] = {
     "exp": 1, "expm1": 1, "log": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1, "erf": 1, "pow": 2,
 }  # fmt: skip
 INTEGER_FUNCTIONS: dict[str, int] = {"iterations": 3}
+WORD_FUNCTIONS: dict[str, int] = {"dot2": 3, "dot4": 3}  # of `i32` words that hold several numbers
+PAIR_FUNCTIONS: dict[str, int] = {"fma2": 3, "fma2_normal": 3}  # the same of two `bf16` in the bits of an `f32`
 
 
 class Arith(Protocol):
@@ -322,9 +325,17 @@ def log1p(x: Num) -> Num:
 
 
 def tanh(x: Num) -> Num:
-    """-t / (t + 2) with t = exp(-2|x|) - 1."""
-    t = expm1(x.op("abs") * -2.0)
-    return _copysign((-t) / (t + 2.0), x)
+    """(0 - t) / (t + 2) with t = exp(y) - 1 for y = -2|x|, that is 2^k (e^r - 1) + (2^k - 1) with y = k ln 2 + r: of a small y, k is 0. Of
+    y = -40 t rounds to -1.
+    """
+    f = _format(x)
+    y = x.op("abs") * -2.0
+    y = select(y < -40.0, y.of(-40.0), y)
+    k, n = _round(y * _LOG2_E)
+    r = k.fma(-f.ln2_lo, k.fma(-f.ln2_hi, y))
+    scale = _power_of_two(n, x.elem)
+    t = (r * r).fma(r.polynomial(f.exp_series), r).fma(scale, scale - 1.0)
+    return _copysign((0.0 - t) / (t + 2.0), x)
 
 
 def _quadrant(x: Num) -> tuple[Num, Num, Num]:
@@ -452,6 +463,42 @@ def iterations(lo: Num, hi: Num, step: Num) -> Num:
     return select(runs, quotients + more, step.of(0))
 
 
+def dot2(a: Num, b: Num, c: Num) -> Num:
+    """c + a0 b0 + a1 b1 for the signed halves of two words, lowest first; sums wrap."""
+    return c + _part(a, 0, 16) * _part(b, 0, 16) + _part(a, 1, 16) * _part(b, 1, 16)
+
+
+def dot4(a: Num, b: Num, c: Num) -> Num:
+    """c + a0 b0 + a1 b1 + a2 b2 + a3 b3 for the signed bytes of one word and the unsigned ones of the other, lowest first; sums wrap."""
+    for k in range(4):
+        c = c + _part(a, k, 8) * ((b.op("shr", 8 * k) if k else b) & 255)
+    return c
+
+
+def fma2(x: Num, y: Num, c: Num) -> Num:
+    """c + x0 y0, then that + x1 y1, each a fused multiply-add, for the two `bf16` in the bits of x and of y, the higher half first.
+
+    `fma2_normal` is the same with a promise: no factor and no sum that comes up is subnormal. The instructions of processors take
+    such a number for 0.
+    """
+    for k in (1, 0):
+        a, b = (_half(word, k) for word in (x, y))
+        c = a.op("fma", b, c)
+    return c
+
+
+def _half(word: Num, k: int) -> Num:
+    """The higher (1) or lower `bf16` in the bits of an `f32`."""
+    bits = word.op("bitcast", elem=Elem.I32)
+    return (bits & -0x10000 if k else bits.op("shl", 16)).op("bitcast", elem=Elem.F32)
+
+
+def _part(word: Num, k: int, bits: int) -> Num:
+    """The k-th signed number of some bits in a word of 32."""
+    above = 32 - bits * (k + 1)
+    return (word.op("shl", above) if above else word).op("shr", 32 - bits)
+
+
 def _either(cond: Num, yes: Num, no: Num) -> Num:
     """`yes` where the condition holds, else `no`, of bools."""
     return Num(cond.arith, Elem.BOOL, cond.arith.op("select", Elem.BOOL, cond.value, yes.value, no.value))
@@ -459,6 +506,6 @@ def _either(cond: Num, yes: Num, no: Num) -> Num:
 
 _TABLE: dict[str, Callable[..., Num]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "sin": sin, "cos": cos, "tan": tan, "tanh": tanh, "erf": erf, "pow": pow,
-    "iterations": iterations,
+    "iterations": iterations, "dot2": dot2, "dot4": dot4, "fma2": fma2, "fma2_normal": fma2,
 }  # fmt: skip
-assert set(_TABLE) == {*FUNCTIONS, *INTEGER_FUNCTIONS}, "an elementary function has no expansion"
+assert set(_TABLE) == {*FUNCTIONS, *INTEGER_FUNCTIONS, *WORD_FUNCTIONS, *PAIR_FUNCTIONS}, "an elementary function has no expansion"

@@ -734,10 +734,36 @@ _ROWS = [
     ErrorRow(
         "R0016",
         "infinity or NaN out of finite numbers",
-        "With `--trap-nan`, the program stops where an operation first gives an infinity or NaN though its operands are finite. The place "
-        "is that of the expression; what a derivative computes for it stands there too, and the message says so.",
+        "With `--trap-nan`, the program stops where an operation first gives a NaN though no operand is NaN, or an infinity though all "
+        "operands are finite. The place is that of the expression; what a derivative computes for it stands there too, and the message "
+        "says so.",
         "fn main(x: f32 = 0.0) {\n  print(log(x))\n}\n",
         "fn main(x: f32 = 0.0) {\n  print(log(max(x, 1e-6)))\n}\n",
+    ),
+    ErrorRow(
+        "R0017",
+        "tools for GPUs that are not installed",
+        "`tlc emit ptx` and `--device cuda` compile kernels with numba-cuda and NVIDIA's compiler, which are the extra `cuda` of this "
+        "package. `tlc emit cuda` needs neither.",
+        "# tlc emit ptx prog.tl\nfn main() {\n  print(sum[i < 1000] f32(i))\n}\n",
+        "# pip install 'tlc[cuda]', then tlc emit ptx prog.tl\nfn main() {\n  print(sum[i < 1000] f32(i))\n}\n",
+    ),
+    ErrorRow(
+        "R0018",
+        "no GPU to run on",
+        "`--device cuda` needs NVIDIA's driver and a GPU of compute capability 8.0 or more. The message says what is not there. "
+        "`--device cuda-emulated` runs the same kernels on the CPU.",
+        "# tlc --device cuda prog.tl\nfn main() {\n  print(sum[i < 1000] f32(i))\n}\n",
+        "# tlc --device cuda-emulated prog.tl\nfn main() {\n  print(sum[i < 1000] f32(i))\n}\n",
+    ),
+    ErrorRow(
+        "R0019",
+        "kernel that failed on the GPU",
+        "The driver reports that a kernel could not run or did not end well; the message names the kernel, and the place is its source "
+        "line. A kernel that reads or writes outside of its tensors is a fault of the compiler, and `--device cuda-emulated` helps "
+        "to find it.",
+        "# tlc --device cuda prog.tl\nfn main(n: i64 = 1000) {\n  print(sum[i < n] f32(i))\n}\n",
+        "# tlc --device cuda-emulated prog.tl\nfn main(n: i64 = 1000) {\n  print(sum[i < n] f32(i))\n}\n",
     ),
     # ---------------------------------------------------------------- W0xxx: warnings
     ErrorRow(

@@ -57,6 +57,7 @@ class ScalarOp:
     commutative: bool = False
     symbol: str = ""  # the operator in source, where there is one
     elementary: bool = False  # expands into other ops by frontend/elementary.py
+    instruction: bool = False  # an elementary one that kernels keep: many processors have it as an instruction
 
 
 def _quiet(f: Callable[..., Any]) -> Evaluate:
@@ -187,6 +188,11 @@ _ROWS = [
     ScalarOp("key_lo", 1, (Elem.KEY,), "type", lambda elem, k: np.asarray(np.asarray(k) & np.uint64(0xFFFFFFFF)).astype(np.uint32)[()]),
     *(ScalarOp(name, arity, REALS, "same", _elementary(name), elementary=True) for name, arity in elementary.FUNCTIONS.items()),
     *(ScalarOp(name, n, (Elem.I64,), "same", _elementary(name), elementary=True) for name, n in elementary.INTEGER_FUNCTIONS.items()),
+    *(
+        ScalarOp(name, n, (elem,), "same", _elementary(name), elementary=True, instruction=True)
+        for elem, names in ((Elem.I32, elementary.WORD_FUNCTIONS), (Elem.F32, elementary.PAIR_FUNCTIONS))
+        for name, n in names.items()
+    ),
 ]
 
 

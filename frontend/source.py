@@ -33,19 +33,29 @@ class Source:
 
 @dataclass(frozen=True)
 class Span:
-    """Characters `start` to `end` (exclusive) of a source. `derivative`: of code that computes the derivative of what stands there."""
+    """Characters `start` to `end` (exclusive) of a source. `derivative`: of code that computes the derivative of what stands there.
+    `caller`, of code of the library that was inlined: where the program calls it.
+    """
 
     source: Source
     start: int
     end: int
     derivative: bool = field(default=False, compare=False)
+    caller: Span | None = field(default=None, compare=False)
 
     def to(self, other: Span) -> Span:
         """From the beginning of this span to the end of the other."""
         return Span(self.source, self.start, max(self.end, other.end))
 
     def of_derivative(self) -> Span:
-        return self if self.derivative else Span(self.source, self.start, self.end, True)
+        return self if self.derivative else Span(self.source, self.start, self.end, True, self.caller)
+
+    def called_from(self, call: Span) -> Span:
+        """This place, reached by a call: of the library it notes the first place in the program that leads to it."""
+        by = call.caller if call.source.library else call
+        if by is None or not self.source.library or self.caller is not None:
+            return self
+        return Span(self.source, self.start, self.end, self.derivative, by)
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

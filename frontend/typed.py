@@ -236,10 +236,13 @@ class Index(Expr):
 
 @dataclass(frozen=True)
 class Reshape(Expr):
-    """Row-major reinterpretation; the product of dimensions is equal (checked at run time where `checked`)."""
+    """Row-major reinterpretation; the product of dimensions is equal (checked at run time where `checked`). `found` is the place of the
+    dimension that is written as -1.
+    """
 
     base: Expr
     checked: bool
+    found: int | None = None
 
 
 @dataclass(frozen=True)

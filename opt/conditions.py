@@ -59,7 +59,7 @@ class Conditions:
     def about(self, value: Value, at: Place) -> list[Condition]:
         """The conditions that hold at a place and in which the value occurs, perhaps inside sums and products."""
         found: list[Condition] = []
-        for block, position in self._around(at):
+        for block, position in self._places(at):
             found += [c for c in self._known_in(value, block) if c.place[0] is not block or c.place[1] <= position]
         return found
 
@@ -129,7 +129,7 @@ class Conditions:
             self._positions[block] = {i: k for k, i in enumerate(block.instrs)}
         return self._positions[block].get(instr, 0)
 
-    def _around(self, at: Place) -> Iterator[Place]:
+    def _places(self, at: Place) -> Iterator[Place]:
         """A place and those of the comprehensions around it, inner ones first."""
         while True:
             yield at

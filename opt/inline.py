@@ -146,10 +146,9 @@ def inline_call(call: Instr, callee: Function, in_place: bool = False) -> Block:
     block = call.block
     assert block is not None and block.region is not None
     copies = clone_blocks(callee.blocks, {})
-    if in_place:
-        for i in walk(Region(copies)):
-            if i.span.source.library and i.op != "check":
-                i.span = call.span
+    for i in walk(Region(copies)):
+        if i.span.source.library and (in_place or i.op in ("check", "extern", "call")):  # what may stop, or brings such
+            i.span = call.span if in_place and i.op != "check" else i.span.called_from(call.span)
     at = block.instrs.index(call)
     entry = copies[0]
     for param, argument in zip(entry.params, call.operands, strict=True):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tlc.opt.iterations import Iterations
-from tlc.ssa.calls import recursive
+from tlc.ssa.calls import callee_of, recursive
 from tlc.ssa.ir import Block, Function, Instr, Module
 
 BUDGET = 1 << 27  # instructions between two polls
@@ -56,7 +56,7 @@ def _polls(function: Function, work_of: Callable[[str], int]) -> tuple[set[Block
     """The headers that poll, and the greatest work between two polls."""
 
     def weight(instr: Instr) -> int:
-        return work_of(str(instr.attrs["callee"])) if instr.op == "call" else WORK.get(instr.op, 1)
+        return work_of(callee_of(instr)) if instr.op == "call" else WORK.get(instr.op, 1)
 
     iterations = Iterations(function)
     headers: set[Block] = set()

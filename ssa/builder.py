@@ -144,9 +144,6 @@ class Builder:
     def reshape(self, x: Value, extents: Sequence[Value], hint: str = "") -> Value:
         return self.emit("reshape", (x, *extents), names=[hint]).result
 
-    def stop_grad(self, x: Value) -> Value:
-        return self.emit("stop_grad", (x,)).result
-
     def barrier(self, x: Value) -> Value:
         return self.emit("barrier", (x,), names=[x.name]).result
 

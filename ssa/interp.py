@@ -30,6 +30,7 @@ from tlc.frontend.ops import DTYPES, SCALAR_OPS, Evaluate
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting
+from tlc.ssa.calls import callee_of
 from tlc.ssa.interp_grid import LIMIT, Grid, Lifted, TooLarge, Unable, Way, Ways, fitting, positions, yielded
 from tlc.ssa.interp_owned import Owners, shared
 from tlc.ssa.interp_paths import Paths
@@ -113,6 +114,15 @@ class Interpreter:
         """Run a region, and the calls in it, to its `yield` or `return`; gives that terminator too."""
         values.update(zip(region.entry.params, args, strict=True))
         stack = [Frame(region.entry, values, variables)]
+        try:
+            return self.run(stack)
+        except Stop as e:
+            for frame in stack[-2::-1]:
+                e.called_from(frame.block.instrs[frame.at - 1].span)
+            raise
+
+    def run(self, stack: list[Frame]) -> tuple[list[Any], Terminator]:
+        """Run frames, the last first, to the end of the first."""
         while True:
             frame = stack[-1]
             call = self.straight(frame)
@@ -166,7 +176,7 @@ class Interpreter:
         frame.values.update(zip(frame.block.params, args, strict=True))
 
     def enter(self, instr: Instr, operands: list[Any]) -> Frame:
-        function = self.module.functions[str(instr.attrs["callee"])]
+        function = self.module.functions[callee_of(instr)]
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise Stop(f"recursion is deeper than {MAX_CALLS} calls", instr.span, "recursion")

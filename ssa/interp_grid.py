@@ -27,6 +27,7 @@ import numpy as np
 
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
+from tlc.ssa.calls import callee_of
 from tlc.ssa.formatting import marked, render
 from tlc.ssa.ir import Function, Instr, Module, Region, Terminator, Value, walk
 from tlc.ssa.reductions import Fold, product
@@ -102,7 +103,7 @@ class Ways:
 
     def instr(self, instr: Instr) -> Way:
         if instr.op == "call":
-            return self(self.module.functions[str(instr.attrs["callee"])].body)
+            return self(self.module.functions[callee_of(instr)].body)
         if instr.op in SCALAR_OPS:
             return Way.STRAIGHT
         return max(map(self, instr.regions), default=Way.STRAIGHT) if instr.op in _OPS else Way.SINGLE
@@ -521,7 +522,7 @@ def _const(grid: Grid, instr: Instr) -> list[Lifted]:
 
 
 def _call(grid: Grid, instr: Instr) -> list[Lifted]:
-    return grid.call(grid.module.functions[str(instr.attrs["callee"])], [grid.read(v) for v in instr.operands])
+    return grid.call(grid.module.functions[callee_of(instr)], [grid.read(v) for v in instr.operands])
 
 
 def _get(grid: Grid, instr: Instr) -> list[Lifted]:

@@ -18,7 +18,7 @@ Order of real sums. `reduce` has `order`:
   chain   one accumulator, from zero, in row-major order of the indices; if the body is a product
           `mul(a, b)`, the accumulation is `fma(a, b, acc)`;
   lanes   sixteen accumulators from zero; the element at row-major position p is added to accumulator p mod 16; then
-          acc[l] += acc[l + 8] for l < 8, then 4, 2, 1;
+          acc[l] += acc[l + 8] for l < 8, then 4, 2, 1; a product is rounded before it is added;
   strict  one accumulator, from zero, in row-major order, and a product is rounded before it is added (`--strict-fp`).
 Integer sums wrap, so their order is free; max and min are IEEE 754-2019 maximum and minimum (NaN wins, -0 < +0).
 """

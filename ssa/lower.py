@@ -278,7 +278,10 @@ class FunctionLowering(State):
         if e.checked:
             found = self._product([self.extent(base, k, e.span) for k in range(base.type.rank)], e.span)
             wanted = self._product(list(extents), e.span)
-            message = f"cannot reshape {{0}} elements to `{target}`, which has {{1}}"
+            said = ", ".join("-1" if k == e.found else str(d) for k, d in enumerate(target.dims))
+            message = f"cannot reshape {{0}} elements to `{target.elem}[{said}]`, which has {{1}}"
+            if e.found is not None:
+                message = f"cannot reshape {{0}} elements to `{target.elem}[{said}]`: they do not divide evenly"
             self.check("reshape", self.op("eq", found, wanted, type=BOOL, span=e.span), message, found, wanted, span=e.span)
         return self.emit("reshape", (base, *extents), (ssa_type(target),), span=e.span)
 

@@ -6,10 +6,17 @@ rounded. Lowering writes them so; derivatives make new reductions, so this is do
     s = reduce n {op = "sum", order = "chain"} {(i): .. yield (mul a, b)} : f16
     t = reduce n {op = "sum", order = "chain"} {(i): .. yield (mul (convert a), (convert b))} : f32;  s = convert t : f16
 
+`settle_products`: which sums of products are a chain. Where the factors run over different indices of the comprehensions around the
+sum, as in a product of matrices, a schedule reads each of them once for many results, and computes many results at once. Where both run
+over the same ones, as in a dot product or in the sums of rows of products, nothing is shared, and the sum itself has to be cut up.
+
+    y = tabulate m {(i): reduce n {op = "sum", order = "chain"} {(k): .. yield (mul (index a, i, k), (index b, k))}}     stays
+    y = tabulate m {(i): reduce n {op = "sum", order = "chain"} {(k): .. yield (mul (index a, i, k), (index b, i, k))}}  has order "lanes"
+
 `factor`: what does not depend on the indices of a sum of products leaves it, so that the sum is a chain of fused multiply-adds.
 
     s = reduce n {op = "sum", order = "lanes"} {(k): .. yield (div (mul a, b), c)}
-    t = reduce n {op = "sum", order = "chain"} {(k): .. yield (mul a, b)};  s = div t, c
+    t = reduce n {op = "sum", order = "chain"} {(k): .. yield (mul a, b)};  s = select (lt 0, n), (div t, c), 0
 
 A product that is 0 under a condition becomes one of factors that are.
 
@@ -20,10 +27,13 @@ A product that is 0 under a condition becomes one of factors that are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.types import Elem
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import Block, Instr, Module, Type, Value, erase, walk
+from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, erase, walk
+from tlc.ssa.liveness import free_values
 from tlc.ssa.reductions import product
 
 F32 = Type(Elem.F32)
@@ -44,6 +54,62 @@ def make_strict(module: Module) -> None:
         for instr in walk(function.body):
             if instr.op == "reduce":
                 instr.attrs["order"] = "strict"
+
+
+def settle_products(module: Module) -> None:
+    """Give the sums of products of reals that are written as a `chain` the order that they have, in place. For SSA before inlining: the
+    order of a sum follows from the function in which it is written, wherever that is called.
+    """
+    for function in module.functions.values():
+        for instr in walk(function.body):
+            if instr.op == "reduce" and len(instr.regions[0].blocks) == 1 and instr.regions[0].entry.terminator.op == "yield":
+                fused = product(instr, instr.regions[0].entry.terminator.operands[0])
+                if fused is not None:
+                    instr.attrs["order"] = order_of_product(fused)
+
+
+def order_of_product(factors: Instr) -> str:
+    """The order of a sum of products, given the `mul` that it sums, in the one block of its region: `lanes` if both factors depend on the
+    same indices around the sum, and an element of a tensor is read for all of them; `chain` if not.
+    """
+    block = factors.block
+    assert block is not None
+    first, second = (_outer_indices(v, block) for v in factors.operands)
+    if first != second:
+        return "chain"
+    read = [i.result for i in block.instrs if i.op in ("index", "index_if") and not i.result.type.rank]
+    return "lanes" if not first or any(_outer_indices(v, block) == first for v in read) else "chain"
+
+
+def _outer_indices(value: Value, inside: Block) -> set[Value]:
+    """The indices of the comprehensions around a block, the entry of a region, on which a value in it depends. What is computed outside of
+    all comprehensions, or in one that is a part of the value, has none.
+    """
+    found: set[Value] = set()
+    seen, work = {value}, [value]
+    while work:
+        v = work.pop()
+        block = v.owner if isinstance(v.owner, Block) else v.owner.block
+        assert block is not None
+        if block.region is None or isinstance(block.region.parent, Function) or v.owner is inside:
+            continue  # a block without a region is one of a function in the making
+        if isinstance(v.owner, Instr):
+            reads = [*v.owner.operands, *(x for r in v.owner.regions for x in free_values(r))]
+        elif block is block.region.entry:
+            found.add(v)
+            continue
+        else:
+            reads = _arriving(block, block.region)
+        work += [x for x in dict.fromkeys(reads) if x not in seen]
+        seen.update(reads)
+    return found
+
+
+def _arriving(block: Block, region: Region) -> list[Value]:
+    """What may decide the parameters of a block: what is passed to it, and the conditions of the region's branches."""
+    ends = [b.terminator for b in region.blocks if b.terminated]
+    passed = [x for t in ends for target, args in t.edges if target is block for x in args]
+    return passed + [t.own[0] for t in ends if t.op == "branch"]
 
 
 def factor(module: Module) -> None:
@@ -81,13 +147,31 @@ def _factored(instr: Instr, module: Module) -> Instr | None:
         b.span = instr.span
         outside = _copied(other, block, b)
         block.terminator.replace(old, inner)
-        attrs = {**instr.attrs, "order": "chain" if product_of.op == "mul" else "lanes"}
+        attrs = {**instr.attrs, "order": order_of_product(product_of) if product_of.op == "mul" else "lanes"}
         bare = b.insert(Instr("reduce", instr.operands, (instr.result.type,), attrs, (region,), instr.span))
         instr.regions = ()
-        instr.result.replace_by(b.op(outer.op, bare.result, outside))
+        instr.result.replace_by(_or_nothing(b, instr.operands, b.op(outer.op, bare.result, outside)))
         erase(instr)
         return bare
     return None
+
+
+def _or_nothing(b: Builder, extents: Sequence[Value], total: Value) -> Value:
+    """A total, which over nothing is 0: what stands outside of the sum may be negative, infinite or NaN."""
+    unsure = [n for n in extents if not _is_positive(n)]
+    if not unsure:
+        return total
+    zero = b.i64(0)
+    return b.op("select", b.every([b.op("lt", zero, n) for n in unsure]), total, b.const(0.0, total.type))
+
+
+def _is_positive(extent: Value) -> bool:
+    """Whether an extent is known to be."""
+    match extent.owner:
+        case Instr(op="const", attrs={"value": int(value)}):
+            return value > 0
+        case _:
+            return False
 
 
 def _chosen(instr: Instr, choice: Instr, block: Block, module: Module) -> None:
@@ -95,6 +179,8 @@ def _chosen(instr: Instr, choice: Instr, block: Block, module: Module) -> None:
     cond, value, other = choice.operands
     made, nothing = _own(value, block), other.owner
     if made is None or made.op != "mul" or not isinstance(nothing, Instr) or nothing.op != "const" or nothing.attrs["value"] != 0:
+        return
+    if order_of_product(made) != "chain":
         return
     b = Builder(block, module, choice.span)
     factors = [b.op("select", cond, x, other) for x in made.operands]
@@ -129,12 +215,13 @@ def _widen(instr: Instr, module: Module) -> None:
     for block in region.blocks:
         if block.terminator.op == "yield":
             (old,) = block.terminator.operands
-            fused = product(instr, old)
+            made = _own(old, block)
+            factors = made if made is not None and made.op == "mul" and instr.attrs["op"] == "sum" else None
             b = Builder(block, module, instr.span)
-            new = b.op("mul", *(b.convert(v, F32) for v in fused.operands)) if fused else b.convert(old, F32)
+            new = b.op("mul", *(b.convert(v, F32) for v in factors.operands)) if factors else b.convert(old, F32)
             block.terminator.replace(old, new)
-            if fused and not fused.result.uses:
-                erase(fused)
+            if factors and not factors.result.uses:
+                erase(factors)
     b = Builder.before(instr, module)
     b.span = instr.span
     wide = b.insert(Instr("reduce", instr.operands, (F32,), dict(instr.attrs), (region,), instr.span))

@@ -35,6 +35,10 @@ class Stop(Exception):
         super().__init__(message)
         self.message, self.span, self.kind, self.notes = message, span, kind, notes
 
+    def called_from(self, call: Span) -> None:
+        """It happened in a function that is called there."""
+        self.span = self.span.called_from(call)
+
 
 class RuntimeStop(Exception):
     """The failure of a service, which does not know the place in the program: who calls it makes a `Stop` of this.

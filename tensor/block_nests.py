@@ -27,11 +27,12 @@ from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, op, sources
+from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, op
 from tlc.tensor.kernel.ir import Buffer, Const, Declare, Load, Space, Store, Var
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.kernel.ir import const as kconst
 from tlc.tensor.kernel.ir import op as kop
+from tlc.tensor.knobs import Knobs
 from tlc.tensor.nests import Nest, outer_loops, unit
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks, Role
@@ -51,6 +52,7 @@ class BlockNest:
     nodes: Sequence[Node]
     emitter: Emitter
     lanes: int  # reals in a vector register
+    knobs: Knobs
     work: list[tuple[Tensor, Buffer]] = field(default_factory=list)
     low: KExpr = _ZERO  # the first row of the block,
     count: KExpr = _ZERO  # how many there are,
@@ -66,7 +68,7 @@ class BlockNest:
     @property
     def tall(self) -> int:
         """Rows of a register tile of two vectors."""
-        return 8 if self.lanes >= 16 else 4
+        return self.knobs.ask("tall", 8 if self.lanes >= 16 else 4)
 
     # ------------------------------------------------------------ where things lie
 
@@ -76,7 +78,7 @@ class BlockNest:
         free: list[Buffer] = []
         for k, node in enumerate(self.nodes):
             role = self.group.roles[k]
-            dying = [t for t in sources(node) if t in self.emitter.seats and t.rank == self.depth + 2 and not self.is_read_after(t, k)]
+            dying = [t for t in node.sources if t in self.emitter.seats and t.rank == self.depth + 2 and not self.is_read_after(t, k)]
             if role is Role.MAP:
                 free += [self.emitter.made[t] for t in dying]
             for t in node.results:
@@ -100,7 +102,7 @@ class BlockNest:
                 self.panels[node] = {e: self.buffer(e.data.tensor, (depth,)) for e in dict.fromkeys(turned)}
 
     def is_read_after(self, t: Tensor, k: int) -> bool:
-        return any(t in sources(n) for n in self.nodes[k + 1 :])
+        return any(t in n.sources for n in self.nodes[k + 1 :])
 
     def buffer(self, like: Tensor, shape: tuple[Expr, ...]) -> Buffer:
         """A buffer of this shape to work in: on the stack where it is small enough, else one for all of the outer indices."""
@@ -132,7 +134,8 @@ class BlockNest:
     # ------------------------------------------------------------ the loops
 
     def run(self, top: Scope) -> None:
-        units = [1 if n.reduction and len(n.reduction.terms) == 2 else cost(n.roots) + 8 for n in self.nodes]
+        factor = self.knobs.ask("cost", 1)
+        units = [factor * (1 if n.reduction and len(n.reduction.terms) == 2 else cost(n.roots) + 8) for n in self.nodes]
         outer_loops(self.emitter, top, self.nodes, self.depth, units, self.all_blocks)
 
     def all_blocks(self, scope: Scope) -> None:
@@ -345,6 +348,7 @@ class BlockNest:
         d = self.depth
         nest = self.nest(node, scope)
         high = plus(self.low, self.count)
+        piece_columns = self.knobs.ask("piece", PIECE)
 
         def pieces(s: Scope, start: KExpr, stop: KExpr, memory: bool) -> None:
             def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
@@ -355,15 +359,15 @@ class BlockNest:
 
             nest.chunks(s, d + 1, 2 * self.lanes, strip)
 
-        if isinstance(self.limit, Const) and self.limit.value <= PIECE:
+        if isinstance(self.limit, Const) and self.limit.value <= piece_columns:
             pieces(scope, kconst(0), self.limit, memory=False)
             return
         self.clear(scope, node, self.low, high)
 
         def piece(s: Scope, p: Var) -> None:
-            pieces(s, p, nest.bound(s, kop("min", plus(p, kconst(PIECE)), self.limit)), memory=True)
+            pieces(s, p, nest.bound(s, kop("min", plus(p, kconst(piece_columns)), self.limit)), memory=True)
 
-        self.emitter.loop(scope, "p", kconst(0), self.limit, piece, step=PIECE)
+        self.emitter.loop(scope, "p", kconst(0), self.limit, piece, step=piece_columns)
         self.finish(scope, node, self.low, high)
 
     def down(self, scope: Scope, node: Node) -> None:
@@ -425,10 +429,10 @@ class BlockNest:
         self.emitter.loop(scope, "i", low, stop, row)
 
 
-def block_nest(group: Blocks, lanes: int, expands: bool) -> BlockNest:
+def block_nest(group: Blocks, lanes: int, expands: bool, knobs: Knobs) -> BlockNest:
     """The nest of a group, before its loops are written. `lanes`: reals in a vector register."""
     nodes = [expand(n) if expands else n for n in group.nodes]
     emitter = Emitter([e for n in nodes for e in (*n.roots, *n.domain)])
-    nest = BlockNest(group, nodes, emitter, lanes)
+    nest = BlockNest(group, nodes, emitter, lanes, knobs)
     nest.place()
     return nest

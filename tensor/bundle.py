@@ -12,7 +12,7 @@ a later result of the same kind will.
 
 A bundle is a run of neighbouring nodes of a graph: reductions whose outputs are the rows (at least one), and element-wise nodes over the
 rows and more. All have the same first extents, and whatever one reads of another is of its own row. Products (a tile reuses what it
-loads for many rows), calls, scatters and searches stay alone.
+loads for many rows), calls, scatters, searches and what is reduced down columns of memory stay alone.
 
 Requires: a fused graph. Preserves: every result to the bit.
 """
@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Graph, Node, Tensor, axes_of, axis, loads, sources, walk
+from tlc.tensor.graph.ir import Graph, Node, Tensor, axes_of, axis, loads, walk
+from tlc.tensor.pack import along
 
 MOST = 8  # nodes in a bundle
 MOST_INPUTS = 24
@@ -60,7 +61,7 @@ def _closed(graph: Graph, nodes: Sequence[Node], run: list[Node]) -> list[Bundle
     depth = _depth(run) if len(run) > 1 else 0
     if not depth or not any(n.reduction for n in run):
         return list(run)
-    needed = set(graph.kept).union(*(sources(n) for n in nodes if n not in run))
+    needed = set(graph.kept).union(*(n.sources for n in nodes if n not in run))
     inner = [t for n in run for t in n.results if t not in needed]
     variables = frozenset(t for t in inner if t.rank == depth)
     lent: dict[Tensor, Tensor] = {}
@@ -92,7 +93,7 @@ def _depth(run: Sequence[Node]) -> int:
         for e in loads(n):
             if e.data.tensor in own and (e.args[:depth] != rows or e.guard is not None or e.data.shape != e.data.tensor.shape):
                 return 0
-    if len({t for n in run for t in sources(n)} - own) > MOST_INPUTS:
+    if len({t for n in run for t in n.sources} - own) > MOST_INPUTS:
         return 0
     return depth
 
@@ -103,18 +104,21 @@ def _may_join(node: Node) -> bool:
     r = node.reduction
     if r is None:
         return True
-    return r.op not in ("argmax", "argmin") and r.order not in ONE_BY_ONE and len(r.terms) == 1 and not axes_of(r.extents)
+    if r.op in ("argmax", "argmin") or r.order in ONE_BY_ONE or len(r.terms) != 1 or axes_of(r.extents):
+        return False
+    scattered = [sum(along(k, e) == "scattered" for e in walk(r.terms) if e.op == "load") for k in range(len(node.domain))]
+    return scattered[-1] <= min(scattered[: node.rank], default=scattered[-1])
 
 
 def _reads_variables(run: Sequence[Node], node: Node) -> bool:
     """Whether a node of one number a row has to do with others of the run."""
-    return any(set(n.results) & sources(node).keys() for n in run)
+    return any(set(n.results) & node.sources.keys() for n in run)
 
 
 def _belongs(run: Sequence[Node], node: Node) -> bool:
     """Whether a node reads what the run makes or reads."""
-    known = {t for n in run for t in (*n.results, *sources(n)) if t.rank}
-    return bool(known & sources(node).keys())
+    known = {t for n in run for t in (*n.results, *n.sources) if t.rank}
+    return bool(known & node.sources.keys())
 
 
 def _may_wait(graph: Graph, run: Sequence[Node], node: Node) -> bool:
@@ -125,7 +129,7 @@ def _may_wait(graph: Graph, run: Sequence[Node], node: Node) -> bool:
 
 def _home(run: Sequence[Node], tensor: Tensor) -> Tensor | None:
     """A result of the last reader that is stored, element by element, where the tensor was read."""
-    readers = [n for n in run if tensor in sources(n)]
+    readers = [n for n in run if tensor in n.sources]
     if not readers or readers[-1].reduction:
         return None
     last = readers[-1]

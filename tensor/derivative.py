@@ -30,10 +30,11 @@ that take part. A part calls the parts of others, itself among them, so they are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tlc.frontend.diagnostics import CompileError, Diagnostic
+from tlc.frontend.diagnostics import CompileError, Diagnostic, Label
+from tlc.frontend.source import Span
 from tlc.opt import passes
 from tlc.opt.sink import sink
 from tlc.ssa.builder import Builder
@@ -101,10 +102,13 @@ class _Derivatives:
         if found:
             extents = Extents(function, known)
             for instr in found:
-                if instr.op == "jvp":
-                    self._expand_forward(instr)
-                else:
-                    self._expand(instr, extents)
+                try:
+                    if instr.op == "jvp":
+                        self._expand_forward(instr)
+                    else:
+                        self._expand(instr, extents)
+                except CompileError as e:
+                    raise CompileError([_asked(d, instr.span) for d in e.diagnostics]) from None
 
     def _expand(self, instr: Instr, extents: Extents) -> None:
         equalities = _equalities(instr.operands, extents)
@@ -216,6 +220,12 @@ class _Derivatives:
             name = f"{wanted}~{count}"
         self.names.add(name)
         return name
+
+
+def _asked(d: Diagnostic, span: Span) -> Diagnostic:
+    """What cannot be differentiated, with the place that asks for it."""
+    known = span == d.span or any(label.span == span for label in d.labels)
+    return d if known else replace(d, labels=(*d.labels, Label(span, "this derivative needs it")))
 
 
 def _call_instead(instr: Instr, callee: str) -> None:

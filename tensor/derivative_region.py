@@ -33,6 +33,7 @@ from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.components import reachable
 from tlc.ssa.ir import I64, Attr, Function, Instr, Region, Type, Value, drop_block
+from tlc.ssa.orders import order_of_product
 from tlc.tensor.derivative_rules import At, by_own_rule, partial
 from tlc.tensor.distribute import loaded
 from tlc.tensor.extents import Key
@@ -666,10 +667,10 @@ def _names(indices: Iterable[Value]) -> list[str]:
 
 
 def _sum(b: Builder, extents: Sequence[Value], body: Callable[..., Value], names: Sequence[str]) -> Value:
-    """A sum whose order follows from its body: one chain for a product, else lanes."""
+    """A sum whose order follows from its body: that of a product, else lanes."""
     region = b.region(len(extents), body, names)
     (element,) = region.entry.terminator.operands
     owner = element.owner
-    product = isinstance(owner, Instr) and owner.op == "mul" and owner.block is region.entry
-    attrs: dict[str, Attr] = {"op": "sum", "order": "chain" if product else "lanes"}
+    product = owner if isinstance(owner, Instr) and owner.op == "mul" and owner.block is region.entry else None
+    attrs: dict[str, Attr] = {"op": "sum", "order": "lanes" if product is None else order_of_product(product)}
     return b.emit("reduce", extents, [element.type], attrs, [region]).result

@@ -155,6 +155,10 @@ RULES: dict[str, tuple[Partial | None, ...]] = {
     "tanh":     (lambda d: d.mul(d.g, d.op("sub", d.number(1), d.mul(d.y, d.y))),),
     "erf":      (_erf,),
     "iterations": NONE,
+    "dot2":     NONE,
+    "dot4":     NONE,
+    "fma2":     NONE,
+    "fma2_normal": NONE,
     "pow":      (_pow_base,                                             _pow_exponent),
 }
 # fmt: on

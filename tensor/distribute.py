@@ -409,7 +409,11 @@ class Distribution:
             if any(_equal(runs, n) for n in extents) or _is_dim(runs, base, axis):
                 return True
         assert self.instr.block is not None
-        return any(self.facts.within(index, n, self.instr.block) for n in extents)
+        return any(self.facts.within(index, n, self.instr.block) for n in extents if not self._is_new(n))
+
+    def _is_new(self, value: Value) -> bool:
+        """Whether a value is made by the pieces, of which nothing is known while they stand nowhere."""
+        return isinstance(value.owner, Instr) and value.owner.block is self.pieces
 
     def _only_if(self, guard: Value | None, b: Builder, extents: list[Value]) -> list[Value]:
         """Extents of an inner comprehension, which has no elements unless the guard holds."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tlc.opt.dims import SAME_SHAPE
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Block, Function, Instr, Region, Value
 
@@ -35,7 +36,7 @@ class _Anything:
 
 
 _ANYTHING = _Anything()
-_SAME_SHAPE = ("update", "store", "scatter", "stop_grad", "barrier", "copy", "join")
+_SAME_SHAPE = (*SAME_SHAPE, "join")
 
 
 class Extents:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import NOWHERE, Span
+from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Function, Instr, Module, Value, walk
 from tlc.ssa.text import print_function
 from tlc.tensor.footprint import Buffer, Footprint, Held, Taped, footprint, summed
@@ -37,7 +38,7 @@ def print_planned(module: Module, kernels: Mapping[str, Kernel]) -> str:
 
 
 def _about(module: Module, function: Function, consumed: Consumed) -> Callable[[Name], list[str]]:
-    callees = dict.fromkeys(str(i.attrs["callee"]) for i in walk(function.body) if i.op == "call")
+    callees = dict.fromkeys(callee_of(i) for i in walk(function.body) if i.op == "call")
     holding = [f for f in callees if any(map(_makes_a_buffer, walk(module.functions[f].body)))]
     above = [f"besides, what it calls: {', '.join(holding)}"] if holding else []
     return lambda name: [*describe(footprint(function, consumed), name), *above]

@@ -28,11 +28,12 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
-from tlc.tensor.graph.index import Ranges, aligned, equal, flatten, slope, straightened, unflatten
+from tlc.tensor.graph.index import aligned, by_ranges, equal, flatten, slope, straightened, unflatten
 from tlc.tensor.graph.ir import (
     Expr,
     Graph,
     Node,
+    Reduction,
     View,
     axes_of,
     axis,
@@ -40,7 +41,6 @@ from tlc.tensor.graph.ir import (
     loads,
     op,
     rebuild,
-    sources,
     substitute,
     transform,
     walk,
@@ -54,6 +54,7 @@ MOST_INPUTS = 24
 # fmt: off
 _COSTS = {  # in additions; elementary functions cost 20, other scalar ops 1
     "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "apply": 1000, "load": 1, "const": 0, "axis": 0, "scalar": 0, "acc": 0, "whole": 0,
+    "dot2": 1, "dot4": 1, "fma2": 6, "fma2_normal": 1,
 }
 # fmt: on
 _ELEMENTARY = 20
@@ -130,7 +131,7 @@ class _Fusion:
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a result of a node, in order."""
         made = set(node.results)
-        return [n for n in self.graph.nodes if n is not node and made & sources(n).keys()]
+        return [n for n in self.graph.nodes if n is not node and made & n.sources.keys()]
 
     def passes_effects(self, node: Node, place: int) -> bool:
         """Whether a node that may stop the program would, at a later place, do so behind something that acts on the world."""
@@ -182,7 +183,7 @@ class _Fusion:
                     continue
                 if e.guard is not None and price >= _COSTS["apply"]:
                     return Obstacle.GUARDED
-                if reader.reduction and len(reader.reduction.terms) == 2 and e in walk(reader.reduction.terms):
+                if reader.reduction and has_factors(reader.reduction) and e in walk(reader.reduction.terms):
                     if not (free or (price <= CHEAP and is_read_once(e, reader))):
                         return Obstacle.FACTOR
                 elif not (free or price <= CHEAP or (len(readers) == 1 and is_once(e, reader))):
@@ -196,7 +197,7 @@ class _Fusion:
             if reader.reduction or reader.scatter:
                 continue
             for node in self.graph.nodes:
-                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & sources(reader).keys():
+                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & reader.sources.keys():
                     continue
                 if self.against_appending(node, reader) is None:
                     self.made.append(Decision(_place(node), _place(reader), "appended"))
@@ -230,7 +231,7 @@ class _Fusion:
             return Obstacle.EFFECTS
         if not self.graph.may_give_at(node, place):
             return Obstacle.WANTED
-        return None if _fits(reader) and len(sources(node)) + len(sources(reader)) <= MOST_INPUTS else Obstacle.LARGE
+        return None if _fits(reader) and len(node.sources) + len(reader.sources) <= MOST_INPUTS else Obstacle.LARGE
 
     def is_rather_inlined(self, node: Node) -> bool:
         """Whether a node is cheap enough to be computed in each of its readers, and can be."""
@@ -246,7 +247,7 @@ class _Fusion:
             return rebuild(e, args) if args else e
 
         outputs = transform(reader.outputs, change)
-        others = {t for n in self.graph.nodes if n is not reader and n is not node for t in sources(n)} | set(self.graph.kept)
+        others = {t for n in self.graph.nodes if n is not reader and n is not node for t in n.sources} | set(self.graph.kept)
         stay = [k for k, t in enumerate(node.results) if t in others]
         joined = replace(
             node,
@@ -275,7 +276,7 @@ class _Fusion:
         if (early.reduction and late.reduction) or not _same_extents(early, late):
             return False
         at, place = self.graph.nodes.index(late), self.graph.place(late)
-        if any(self.graph.nodes.index(r) <= at for r in self.readers(early)) or len(sources(early)) + len(sources(late)) > MOST_INPUTS:
+        if any(self.graph.nodes.index(r) <= at for r in self.readers(early)) or len(early.sources) + len(late.sources) > MOST_INPUTS:
             return False
         return not self.passes_effects(early, place) and self.graph.may_run_at(early, place) and _fits(_both(early, late))
 
@@ -312,12 +313,9 @@ def inlined(producer: Node, reader: Node) -> Node:
         found = substitute(value[view.tensor], dict(enumerate(indices)))
         return under(guard[0], found) if guard else found
 
-    roots = (*reader.roots, *reader.domain)
-    changed = transform(roots, change)
-    simple = Ranges(reader.domain).simplify_all(changed)
-    new = dict(zip(roots, simple, strict=True))
+    new = by_ranges(reader, lambda roots, ranges: ranges.simplify_all(transform(roots, change)))
     notes = (*reader.notes, *producer.notes, _note(producer, "inlined into", reader))
-    return replace(aligned(reader.rebuilt(lambda e: new[e])), notes=notes, joined=(*producer.joined, producer.span, *reader.joined))
+    return replace(aligned(new), notes=notes, joined=(*producer.joined, producer.span, *reader.joined))
 
 
 def under(guard: Expr, e: Expr) -> Expr:
@@ -348,7 +346,7 @@ def cost(roots: tuple[Expr, ...]) -> int:
         if e.op in ("add", "sub", "mul") and e.elem is Elem.I64:
             continue
         elementary = e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary
-        total += _ELEMENTARY if elementary else _COSTS.get(e.op, 1)
+        total += _COSTS.get(e.op, _ELEMENTARY if elementary else 1)
     return total
 
 
@@ -384,6 +382,12 @@ def is_once(e: Expr, node: Node) -> bool:
     return missing == set(range(len(node.domain) - len(missing), len(node.domain)))
 
 
+def has_factors(r: Reduction) -> bool:
+    """Whether products are summed whose factors are better read than computed: those of reals in a chain, and of converted integers."""
+    term = r.terms[0]
+    return len(r.terms) == 2 or (r.op == "sum" and term.op == "mul" and term.elem.is_int and all(a.op == "convert" for a in term.args))
+
+
 def is_read_once(e: Expr, node: Node) -> bool:
     """Whether a load moves with every axis of its node, so that no element of a factor is read twice."""
     return axes_of(e.indices) == set(range(len(node.domain))) and len(e.indices) == len(node.domain)
@@ -401,4 +405,4 @@ def _same_extents(a: Node, b: Node) -> bool:
 
 
 def _fits(node: Node) -> bool:
-    return sum(1 for _ in walk(node.roots)) <= LARGEST and len(sources(node)) <= MOST_INPUTS
+    return sum(1 for _ in walk(node.roots)) <= LARGEST and len(node.sources) <= MOST_INPUTS

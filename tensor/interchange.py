@@ -19,29 +19,37 @@ number is not known, a branch jumps over it.
 What each element puts on a tape, all put there together: `push` of a tensor of it, and `pop` of that. So the gradient of a loop, applied to
 a batch, is a loop over the batch's gradients.
 
-Not done where elements may take different ways, where they call what touches a tape, one element after the other, or where a loop changes
-a tensor of each element in place, which would become a new tensor of all elements in each iteration.
+A tensor of each element that a loop changes in place, at indices that are the same for all, has these indices first and those of the
+elements behind them, so that the update changes a row of it (`tensor/in_place.py`).
+
+Not done where elements may take different ways, where they call what touches a tape, one element after the other, or where a loop
+changes a tensor of each element at indices of its own, which would become a new tensor of all elements in each iteration. Where a loop
+changes one and the elements are known to be few, a loop over them costs less than a kernel for each change.
 
 Requires: flat comprehensions inside the region. Method: Blelloch 1990; map-loop interchange of Henriksen et al. 2017.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.opt.rewrite import const_of
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.edit import edges_into
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, walk
+from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, walk
 from tlc.ssa.liveness import reads
-from tlc.ssa.loops import loops
 from tlc.tensor.distribute import is_positive, is_scalar
+from tlc.tensor.extents import extent
+from tlc.tensor.in_place import READS, changed_in_place
 from tlc.tensor.loops import Shapes, put_last, split_behind
 from tlc.tensor.outline import may_stop
 
+FEW = 16  # elements
 ORDERED = frozenset({"extern", "print"})  # what elements do one after the other
 TAPE = ("push", "pop")
 
@@ -65,19 +73,29 @@ class _Interchange:
         self.params = tuple(self.region.entry.params)
         self.order = reverse_postorder(self.region)
         self.varying = _varying(self.order, self.params)
+        self.turned: dict[Value, int] = {}  # what is changed in place -> how many of its axes come before those of the elements
         self.whole: dict[Value, Value] = {}  # what varies -> a tensor of it for all elements
         self.cheap: dict[Value, bool] = {}
         self.users: dict[Value, list[User]] = {}
 
     def possible(self) -> bool:
-        """Whether all elements take the same way, and none of them in place."""
+        """Whether all elements take the same way, and change no tensor in place but at indices that all have."""
         if len(self.order) == 1 or edges_into(self.region)[self.region.entry]:
             return False
         if any(i.op in ORDERED or (i.op == "call" and callee_of(i) in self.taped) for i in walk(self.region)):
             return False
         if any(v in self.varying for b in self.order for v in b.terminator.own if b.terminator.op != "yield"):
             return False
-        return not any(i.op == "update" and self.varies(i) for loop in loops(self.region) for b in loop.blocks for i in b.instrs)
+        turned = changed_in_place(self.region, self.order, self.varying)
+        if turned is None or (turned and self.has_few()):
+            return False
+        self.turned = turned
+        return True
+
+    def has_few(self) -> bool:
+        """Whether there are few elements, as far as is known."""
+        known = [n for n in map(const_of, self.instr.operands) if isinstance(n, int)]
+        return len(known) == len(self.instr.operands) and prod(known) < FEW
 
     def varies(self, instr: Instr) -> bool:
         return instr.op in TAPE or any(v in self.varying for v in (instr.results or reads(instr)))
@@ -140,6 +158,14 @@ class _Interchange:
             if i.op == "pop":
                 self.whole[i.result] = self.popped(new, i)
                 continue
+            if i.op == "update" and i.result in self.turned:
+                before, *indices, part = i.operands
+                whole = self.piece(new, piece, (part, before) if before in self.varying else (part,))
+                piece = []
+                b = Builder(new, self.module, i.span)
+                rows = self.rows(b, before, whole, len(indices))
+                self.whole[i.result] = b.update(rows, indices, whole[part], hint=i.result.name)
+                continue
             if self.varies(i):
                 piece.append(i)
                 continue
@@ -148,13 +174,77 @@ class _Interchange:
                 piece = []
             old.instrs.remove(i)
             new.append(i)
+        edges: list[tuple[Block, tuple[tuple[Value, Value | None], ...]]]
         if end.op == "yield":
-            edges = [(done, tuple((v, True) for v in end.operands))]
+            edges = [(done, tuple((v, None) for v in end.operands))]
         else:
-            edges = [(blocks[t], tuple((a, p in self.varying) for p, a in zip(t.params, args, strict=True))) for t, args in end.edges]
-        whole = self.piece(new, piece, tuple(dict.fromkeys(v for _, args in edges for v, varies in args if varies)))
-        passed = tuple((target, tuple(whole[v] if varies else v for v, varies in args)) for target, args in edges)
-        new.terminator = Terminator("jump", (), passed, end.span) if end.op == "yield" else Terminator(end.op, end.own, passed, end.span)
+            edges = [(blocks[t], tuple(zip(args, t.params, strict=True))) for t, args in end.edges]
+        several = [(a, p) for _, args in edges for a, p in args if p is None or p in self.varying]  # where each element has its own
+        whole = self.piece(new, piece, tuple(dict.fromkeys(a for a, p in several if a in self.varying or p not in self.turned)))
+        at = Builder(new, self.module, end.span)
+
+        def passed(a: Value, p: Value | None) -> Value:
+            if p is None:
+                return self.unturned(at, whole[a], self.turned[a]) if a in self.turned else whole[a]
+            if p in self.turned:
+                return self.rows(at, a, whole, self.turned[p])
+            return whole[a] if p in self.varying else a
+
+        given = tuple((target, tuple(passed(a, p) for a, p in args)) for target, args in edges)
+        new.terminator = Terminator("jump", (), given, end.span) if end.op == "yield" else Terminator(end.op, end.own, given, end.span)
+
+    # ------------------------------------------------------------ tensors that are changed in place
+
+    def rows(self, b: Builder, v: Value, whole: Mapping[Value, Value], first: int) -> Value:
+        """A tensor of each element, or one that is the same for all, as it is changed in place. `whole`: what varies, of all elements."""
+        if v in self.turned:
+            return whole[v]
+        before = len(self.params) if v in self.varying else 0
+        tensor = whole[v] if before else v
+        own = [extent(b, tensor, before + k) for k in range(v.type.rank)]
+
+        def element(b: Builder, *at: Value) -> Value:
+            behind = at[first + len(self.params) :]
+            return b.index(tensor, *at[first : first + before], *at[:first], *behind)
+
+        return b.tabulate([*own[:first], *self.instr.operands, *own[first:]], element)
+
+    def unturned(self, b: Builder, rows: Value, first: int) -> Value:
+        """The same with the axes of the elements first again."""
+        count = len(self.params)
+        own = [extent(b, rows, k) for k in range(rows.type.rank) if not first <= k < first + count]
+
+        def element(b: Builder, *at: Value) -> Value:
+            mine, own = at[:count], at[count:]
+            return b.index(rows, *own[:first], *mine, *own[first:])
+
+        return b.tabulate([*self.instr.operands, *own], element)
+
+    def read_rows(self, instr: Instr, values: dict[Value, Value]) -> None:
+        """Let a copy of an instruction, and what is in its regions, read what is changed in place where it lies."""
+        mine = tuple(values[p] for p in self.params)
+        for i in (instr, *(x for region in instr.regions for x in walk(region))):
+            at = READS.get(i.op, -1)
+            if at < 0 or i.operands[at] not in self.turned:
+                continue
+            v, given = i.operands[at], i.operands[at + 1 :]
+            first, rows = self.turned[v], self.whole[v]
+            if len(given) >= first:
+                i.operands = (*i.operands[:at], rows, *given[:first], *mine, *given[first:])
+                continue
+            b = Builder.before(i, self.module)
+            own = [*range(len(given), first), *range(first + len(mine), rows.type.rank)]
+
+            def element(b: Builder, *more: Value, rows: Value = rows, given: tuple[Value, ...] = given, first: int = first) -> Value:
+                own = (*given, *more)
+                return b.index(rows, *own[:first], *mine, *own[first:])
+
+            part = b.tabulate([extent(b, rows, k) for k in own], element)
+            values.update({old: part for old, new in values.items() if new is i.result})
+            i.result.replace_by(part)
+            erase(i)
+
+    # ------------------------------------------------------------ comprehensions
 
     def piece(self, new: Block, instrs: Sequence[Instr], passed: Sequence[Value]) -> dict[Value, Value]:
         """A comprehension of some instructions; gives tensors of what the block passes on."""
@@ -168,8 +258,9 @@ class _Interchange:
             b = Builder(entry, self.module, self.instr.span)
             for i in instrs:
                 for v in reads(i):
-                    self.have(b, v, values)
-                b.insert(clone_instr(i, values))
+                    if v not in self.turned:
+                        self.have(b, v, values)
+                self.read_rows(b.insert(clone_instr(i, values)), values)
             yields = [self.have(b, v, values) for v in (*kept, *own)] or [b.const(False, BOOL)]
             b.yield_(*yields)
             types = tuple(map(self.type_of, yields))

@@ -22,17 +22,18 @@ from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
-from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor, sources
+from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor
 from tlc.tensor.guard import branch_guards
-from tlc.tensor.kernel.ir import Apply, Declare, For, If, Kernel, Let, Load, Op, Store, statements
-from tlc.tensor.kernel.ir import Expr as KExpr
+from tlc.tensor.kernel.calls import applied
+from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.rename import renamed
-from tlc.tensor.kernel.verify import subexpressions, verify
+from tlc.tensor.kernel.verify import verify
+from tlc.tensor.knobs import ByRule, Choice, Choices, choice_text, turned
 from tlc.tensor.outline import can_fail
 from tlc.tensor.pack import pack
 from tlc.tensor.row_blocks import Blocks
 from tlc.tensor.row_blocks import find as find_blocks
-from tlc.tensor.schedule import Scheduled, Target, schedule, schedule_blocks, schedule_bundle
+from tlc.tensor.schedule import RULES, Scheduled, Target, schedule, schedule_blocks, schedule_bundle
 from tlc.tensor.views import Part, as_part, find_parts
 
 Work = Node | Bundle | Blocks  # what becomes one kernel
@@ -41,18 +42,25 @@ Work = Node | Bundle | Blocks  # what becomes one kernel
 @dataclass(eq=False)
 class Tensors:
     """The module with launches, the kernels by name, and the fused graphs of its blocks. `places` are those in the source that a kernel
-    computes.
+    computes, `works` what it was made of, `choices` how its knobs stand, if not by the rules.
     """
 
     module: Module
     kernels: dict[str, Kernel]
     graphs: list[Graph]
     places: dict[str, dict[Span, None]] = field(default_factory=dict)
+    works: dict[str, Work] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
 
 
-def lower(module: Module, target: Target = Target(), decisions: list[Decision] | None = None) -> Tensors:  # noqa: B008 (immutable)
+def lower(
+    module: Module,
+    target: Target = Target(),  # noqa: B008 (immutable)
+    decisions: list[Decision] | None = None,
+    choices: Choices = ByRule(),  # noqa: B008 (has no state)
+) -> Tensors:
     """Replace the tensor instructions of every function; the module is changed in place. What fusion decided is added to `decisions`."""
-    state = _Lowering(module, target, decisions)
+    state = _Lowering(module, target, decisions, choices)
     done: set[str] = set()
     while rest := [f for name, f in module.functions.items() if name not in done]:
         for f in rest:
@@ -60,7 +68,7 @@ def lower(module: Module, target: Target = Target(), decisions: list[Decision] |
             state.function(f)
     for f in module.functions.values():
         _drop_barriers(f)
-    return Tensors(module, state.kernels, state.graphs, state.places)
+    return Tensors(module, state.kernels, state.graphs, state.places, state.works, state.chosen)
 
 
 def _drop_barriers(function: Function) -> None:
@@ -71,13 +79,16 @@ def _drop_barriers(function: Function) -> None:
 
 
 class _Lowering:
-    def __init__(self, module: Module, target: Target, decisions: list[Decision] | None) -> None:
+    def __init__(self, module: Module, target: Target, decisions: list[Decision] | None, choices: Choices) -> None:
         self.module = module
         self.target = target
         self.decisions = decisions
+        self.choices = choices
         self.kernels: dict[str, Kernel] = {}
         self.names: dict[Kernel, str] = {}  # kernels without their names
         self.places: dict[str, dict[Span, None]] = {}
+        self.works: dict[str, Work] = {}
+        self.chosen: dict[str, Choice] = {}
         self.graphs: list[Graph] = []
 
     def function(self, function: Function) -> None:
@@ -88,9 +99,10 @@ class _Lowering:
         for built in blocks:
             fused, parts = find_parts(fuse(built.graph, self.decisions))
             groups = list[Blocks]()
-            if self.target.flash and not self.target.plain:
+            if self.target.flash and not (self.target.plain or self.target.gpu):
                 fused, groups = find_blocks(replace(fused, nodes=live_nodes(fused)))
-            built.graph = pack(fused, {t for g in groups for n in g.nodes for t in n.results})
+            left = {t for g in groups for n in g.nodes for t in n.results}
+            built.graph = fused if self.target.gpu else pack(fused, left, self.target.dots, self.target.pairs)
             if built.graph.nodes:
                 self.graphs.append(built.graph)
             _Block(self, built, groups, parts, current).run()
@@ -103,13 +115,7 @@ class _Lowering:
         """The name of a kernel, and what a launch passes to it."""
         if self.decisions is not None and not isinstance(work, Node):
             together(self.decisions, work.nodes)
-        match work:
-            case Node():
-                scheduled = schedule(work, "", self.target)
-            case Bundle():
-                scheduled = schedule_bundle(work, "", self.target)
-            case Blocks():
-                scheduled = schedule_blocks(work, "", self.target)
+        scheduled = chosen(work, self.target, self.choices)
         nameless = scheduled.kernel
         if nameless not in self.names:
             name = f"{_what(work)}_{len(self.kernels)}"
@@ -118,9 +124,36 @@ class _Lowering:
             verify(kernel, expanded=self.target.expands)
             self.names[nameless] = name
             self.kernels[name] = kernel
+            self.works[name] = work
+            if choice := turned(scheduled.asked):
+                self.chosen[name] = choice
         nodes = [work] if isinstance(work, Node) else work.nodes
         self.places.setdefault(self.names[nameless], {}).update({s: None for n in nodes for s in (*n.joined, n.span)})
         return self.names[nameless], scheduled
+
+
+def scheduled_as(work: Work, target: Target, choice: Choice = RULES) -> Scheduled:
+    """The nameless kernel of what becomes one, with knobs as they are chosen."""
+    match work:
+        case Node():
+            return schedule(work, "", target, choice)
+        case Bundle():
+            return schedule_bundle(work, "", target, choice)
+        case Blocks():
+            return schedule_blocks(work, "", target, choice)
+
+
+def chosen(work: Work, target: Target, choices: Choices) -> Scheduled:
+    """The nameless kernel of what becomes one: by the rules, or as it was chosen for what is that by the rules. A note says so."""
+    by_rule = scheduled_as(work, target)
+    choice = choices.choice(by_rule.kernel, by_rule.asked)
+    if not choice:
+        return by_rule
+    tuned = scheduled_as(work, target, choice)
+    differs = choice_text(turned(tuned.asked))
+    if not differs:
+        return by_rule
+    return replace(tuned, kernel=replace(tuned.kernel, notes=(*tuned.kernel.notes, f"tuned: {differs}")))
 
 
 def _source_names(scheduled: Scheduled) -> dict[str, str]:
@@ -273,31 +306,5 @@ def live_nodes(graph: Graph) -> list[Node]:
         if len(wanted) < len(node.results):
             lean = replace(node, results=tuple(node.results[k] for k in wanted), outputs=tuple(node.outputs[k] for k in wanted))
         out.append(lean)
-        needed.update(sources(lean))
+        needed.update(lean.sources)
     return out[::-1]
-
-
-def applied(kernel: Kernel) -> list[str]:
-    """The functions that a kernel applies, in order."""
-    out: dict[str, None] = {}
-    for s in statements(kernel.body):
-        exprs: Sequence[KExpr]
-        match s:
-            case Let():
-                exprs = (s.value,)
-            case Store():
-                exprs = (*s.indices, s.value)
-            case For():
-                exprs = (s.start, s.stop)
-            case If():
-                exprs = (s.cond,)
-            case Declare():
-                exprs = ()
-        for e in exprs:
-            for x in subexpressions(e):
-                match x:
-                    case Apply():
-                        out[x.function] = None
-                    case Op() | Load() | _:
-                        pass
-    return list(out)

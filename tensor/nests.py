@@ -3,6 +3,7 @@
     elementwise   for i.. { vector j { y[i, j] = .. } }
     transposed    for blocks of i { for blocks of j { for i { vector j { y[i, j] = x[j, i] } } } }
     rows          for i.. { acc[W] over lanes of the last reduced axis; a tree; y[i] = .. }           the data lies along the reduction
+                  and an element-wise node that is to be reduced in the same loop, if there is one: { z[i, k] = .. z; acc += .. z }
     tile          for blocks of i { for j0 { for i0 { acc[R, W]; for k { vector l { unroll r { acc[r, l] += .. } } } } } }
                                                                                                       it lies along an output axis
     panels        a tile whose operands are first copied so that it reads them from one end to the other
@@ -15,7 +16,8 @@ so its order is that of `chain` whatever R and W are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -35,6 +37,7 @@ FEW = 4  # blocks of rows; where there are fewer, all rows pass each panel, and 
 LIGHT = 40  # additions for an element that is finished while all of its tile are in registers; more are done one row after the other
 COPY = 16  # what it costs to copy an element, in fused multiply-adds
 GAP = 16  # elements between copied rows: no two of a tile are in one set of the first cache
+ALL_ROWS = 1 << 20  # more than there are
 BLOCK = 16  # elements of a column that are read together in a transposition: a line of the cache
 
 
@@ -48,7 +51,7 @@ class Tile:
     rows: int
     v: int | None
     width: int
-    block: int = 1 << 20
+    block: int = ALL_ROWS
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,20 @@ class Nest:
             else:
                 scope.body.append(Store(b, self.emitter.seated(result, indices), value))
 
+    @contextmanager
+    def stored(self, scope: Scope) -> Iterator[None]:
+        """Store the outputs at the current axes; who reads them there, inside, has them in variables."""
+        results = self.node.results
+        values = [self.bound(scope, self.emitter.emit(e, scope)) for e in self.node.outputs]
+        indices = tuple(scope.lookup(k) for k in range(self.node.rank))
+        for b, value, result in zip(self.outputs, values, results, strict=True):
+            assert b is not None
+            scope.body.append(Store(b, self.emitter.seated(result, indices), value))
+        self.emitter.variables |= dict(zip(results, values, strict=True))
+        yield
+        for result in results:
+            del self.emitter.variables[result]
+
     @property
     def own(self) -> range:
         """The axes of the output for which the nest makes loops."""
@@ -201,10 +218,10 @@ class Nest:
     def reduced(self) -> range:
         return range(self.node.rank, len(self.node.domain))
 
-    def accumulate(self, scope: Scope, b: Buffer, at: Sequence[KExpr]) -> None:
-        """One step of the reduction into an accumulator."""
+    def accumulate(self, scope: Scope, b: Buffer, at: Sequence[KExpr], step: str = "") -> None:
+        """One step of the reduction into an accumulator, by an op of that name if one is given."""
         terms = [self.emitter.emit(e, scope) for e in self.reduction.terms]
-        scope.body.append(Store(b, tuple(at), combine(self.reduction.op, Load(b, tuple(at)), terms)))
+        scope.body.append(Store(b, tuple(at), combine(self.reduction.op, Load(b, tuple(at)), terms, step or self.reduction.step)))
 
     # ------------------------------------------------------------ nests
 
@@ -227,9 +244,9 @@ class Nest:
 
         self.guard_axes(self.top, lambda g: self.serial(g, outer, inner))
 
-    def transposed(self, a: int, width: int) -> None:
-        """Loads are contiguous along axis a, stores along the last. Blocks of both, so that each line that a vector gathers from is
-        used up at once. (Stores that scatter would read whole lines, and are slower on every CPU that was measured.)
+    def transposed(self, a: int, width: int, rows: int = BLOCK) -> None:
+        """Loads are contiguous along axis a, stores along the last. Blocks of both, `rows` of axis a, so that each line that a vector
+        gathers from is used up at once. (Stores that scatter would read whole lines, and are slower on every CPU that was measured.)
         """
         last = self.node.rank - 1
 
@@ -254,7 +271,7 @@ class Nest:
 
                 self.chunks(s, last, width, piece)
 
-            self.chunks(scope, a, BLOCK, block)
+            self.chunks(scope, a, rows, block)
 
         around = [k for k in range(last) if k != a]
         self.guard_axes(self.top, lambda g: self.serial(g, around, inner))
@@ -265,8 +282,10 @@ class Nest:
         else:
             fill(scope)
 
-    def rows(self, width: int) -> None:
-        """The last reduced axis in lanes; each output element has its own accumulators and tree."""
+    def rows(self, width: int, before: Nest | None = None) -> None:
+        """The last reduced axis in lanes; each output element has its own accumulators and tree. What `before` computes, an element-wise
+        node over the rows that are reduced, is computed and stored in the same loop.
+        """
         r = self.reduction
         ordered = r.order == "lanes" and r.op in ("sum", "prod") and r.terms[0].elem.is_real
         live = width
@@ -285,7 +304,11 @@ class Nest:
                         self.bind_position(v, plus(first, l))
                     else:
                         v.axes[self.reduced[-1]] = plus(first, l)
-                    self.accumulate(v, acc, (l,))
+                    if before is None:
+                        self.accumulate(v, acc, (l,))
+                    else:
+                        with before.stored(v):
+                            self.accumulate(v, acc, (l,))
 
                 self.vector(s, count, lanes, body)
 
@@ -353,7 +376,7 @@ class Nest:
 
     def tile(self, t: Tile, panels: Panels | None = None) -> None:
         """A register tile of accumulators; see the module's text."""
-        around = [k for k in range(self.node.rank) if k not in (t.u, t.v)]
+        around = [k for k in self.own if k not in (t.u, t.v)]
         self.panels = panels
 
         def columns(scope: Scope, low: KExpr, high: KExpr) -> None:
@@ -544,8 +567,22 @@ class Nest:
             self.vector(s, const(lanes) if full else count, lanes, lane)
 
         cells(inner, True, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))))
-        step: Fill = lambda s: cells(s, False, lambda x, at: self.accumulate(x, acc, at), packed=True)  # noqa: E731
-        self.emitter.guarded(inner, r.extents, lambda g: self.serial(g, list(self.reduced), step))
+
+        def steps(s: Scope, by: str) -> None:
+            one: Fill = lambda x: cells(x, False, lambda y, at: self.accumulate(y, acc, at, by), packed=True)  # noqa: E731
+            self.serial(s, list(self.reduced), one)
+
+        def chosen(s: Scope) -> None:
+            if r.quick is None:
+                steps(s, r.step)
+                return
+            cond = self.emitter.emit(r.quick[1], s)
+            quick, plain = Scope(s), Scope(s)
+            steps(quick, r.quick[0])
+            steps(plain, r.step)
+            s.body.append(If(cond, tuple(quick.body), tuple(plain.body)))
+
+        self.emitter.guarded(inner, r.extents, chosen)
 
         self.finish_tile(inner, acc, lambda s, row, fill: cells(s, False, fill, row=row))
         scope.body.extend(inner.body)
@@ -633,16 +670,15 @@ class Nest:
         """Copy the base (by the loops of an element-wise node), then add one element after the other."""
         copy = Nest(base, self.emitter, self.outputs, self.unit, self.top)
         copy.elementwise(width)
+        self.guard_axes(self.top, lambda g: self.serial(g, list(range(self.node.rank)), self.add))
+
+    def add(self, scope: Scope) -> None:
+        """What a scatter adds at the current axes."""
         node, (output,) = self.node, self.outputs
         assert node.scatter is not None and output is not None
-        targets = node.scatter.targets
-
-        def one(scope: Scope) -> None:
-            at = tuple(self.bound(scope, self.emitter.emit(e, scope)) for e in targets)
-            (value,) = (self.emitter.emit(e, scope) for e in node.outputs)
-            scope.body.append(Store(output, at, op("add", Load(output, at), value)))
-
-        self.guard_axes(self.top, lambda g: self.serial(g, list(range(node.rank)), one))
+        at = tuple(self.bound(scope, self.emitter.emit(e, scope)) for e in node.scatter.targets)
+        (value,) = (self.emitter.emit(e, scope) for e in node.outputs)
+        scope.body.append(Store(output, at, op("add", Load(output, at), value)))
 
 
 def outer_loops(emitter: Emitter, scope: Scope, nodes: Sequence[Node], depth: int, units: Sequence[int], fill: Fill) -> None:
@@ -706,10 +742,10 @@ def _worst(reducer: str, elem: Elem) -> float | int:
 _STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
-def combine(reducer: str, acc: KExpr, terms: Sequence[KExpr]) -> KExpr:
-    """The accumulator after one more term, or after the product of two terms, fused."""
+def combine(reducer: str, acc: KExpr, terms: Sequence[KExpr], step: str = "fma") -> KExpr:
+    """The accumulator after one more term, or after the product of two terms, which is not rounded."""
     if len(terms) == 2:
-        return op("fma", terms[0], terms[1], acc)
+        return op(step, terms[0], terms[1], acc)
     return op(_STEP[reducer], acc, terms[0])
 
 

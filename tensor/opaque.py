@@ -10,17 +10,23 @@ the order that `ssa/ir.py` fixes. Nothing is speculated: the loop stands where t
     head(p, acc):  branch (lt p, n), body, done
     body:          .. next = fma a, b, acc;  jump head(add p, 1, next)
     done:          uses of r read acc
+
+The sixteen accumulators of `lanes` change places: each element goes to the first, which becomes the last. The tree adds those that are
+eight, four, two and one apart, in a circle, so it does not matter which of them is the first at the end. A sum of few elements for sure
+is no loop: each element has an accumulator of its own, and what would only add the zeros of the others is left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product, zip_longest
 
 from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Type, Value, drop
-from tlc.ssa.reductions import LANES, product
+from tlc.ssa.reductions import LANES
+from tlc.ssa.reductions import product as fused_product
 from tlc.tensor.loops import split_behind
 
 
@@ -46,6 +52,12 @@ def _expand(instr: Instr, module: Module) -> Block:
     b = Builder(block, module, instr.span)
 
     reduction = _Reduction(instr)
+    few = reduction.places()
+    if few is not None:
+        instr.result.replace_by(reduction.at_once(b, few))
+        b.jump(done)
+        drop(instr)
+        return done
     total = instr.operands[0]
     for n in instr.operands[1:]:
         total = b.op("mul", total, n)
@@ -104,15 +116,34 @@ class _Reduction:
             return self._best(b, position, element, indices, state)
         if self.lanes == 1:
             return [self._accumulate(b, state[0], element, values)]
-        lane = b.op("mod", position, b.i64(self.lanes))
-        out = []
-        for k, acc in enumerate(state):
-            mine = b.op("eq", lane, b.i64(k))
-            out.append(b.op("select", mine, b.op(_BINARY[self.op], acc, element), acc))
-        return out
+        first, *others = state
+        return [*others, b.op(_BINARY[self.op], first, element)]
+
+    def places(self) -> list[tuple[int, ...]] | None:
+        """The indices of the elements, if they are no more than the lanes for sure."""
+        extents = [_constant(n) for n in self.instr.operands]
+        if self.lanes == 1 or any(n is None for n in extents) or math.prod(n or 0 for n in extents) > self.lanes:
+            return None
+        return list(product(*(range(n or 0) for n in extents)))
+
+    def at_once(self, b: Builder, places: Sequence[tuple[int, ...]]) -> Value:
+        """The result of a lane for each of some elements."""
+        start = _unit(b, self.op, self.type)
+        lanes = []
+        for place in places:
+            values = dict(zip(self.block.params, map(b.i64, place), strict=True))
+            for instr in self.block.instrs:
+                b.insert(clone_instr(instr, values))
+            lanes.append(b.op(_BINARY[self.op], start, values.get(self.element, self.element)))
+        half = self.lanes // 2
+        while half:
+            pairs = zip_longest(lanes[:half], lanes[half : 2 * half])
+            lanes = [v if w is None else b.op(_BINARY[self.op], v, w) for v, w in pairs]
+            half //= 2
+        return lanes[0] if lanes else start
 
     def _accumulate(self, b: Builder, acc: Value, element: Value, values: dict[Value, Value]) -> Value:
-        fused = product(self.instr, self.element)
+        fused = fused_product(self.instr, self.element)
         if fused is not None:
             return b.op("fma", *(values.get(v, v) for v in fused.operands), acc)
         return b.op(_BINARY[self.op], acc, element)
@@ -149,6 +180,12 @@ def _unit(b: Builder, op: str, type: Type) -> Value:
             return _bound(b, type, least=op == "max")
     one = op == "prod"
     return b.const(float(one) if type.elem.is_real else int(one), type)
+
+
+def _constant(v: Value) -> int | None:
+    """The number that an extent is known to be."""
+    number = v.owner.attrs["value"] if isinstance(v.owner, Instr) and v.owner.op == "const" else None
+    return number if isinstance(number, int) else None
 
 
 def _least(b: Builder, type: Type) -> Value:

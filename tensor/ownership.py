@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Value
 from tlc.ssa.text import print_function
@@ -114,7 +115,7 @@ class _Checker:
         elif instr.op == "run":
             positions = list(range(len(instr.results)))
         elif instr.op == "call":
-            positions = [k for k, taken in enumerate(self.takes[str(instr.attrs["callee"])]) if taken]
+            positions = [k for k, taken in enumerate(self.takes[callee_of(instr)]) if taken]
         else:
             positions = []
         return [k for k in positions if instr.operands[k].type.rank]

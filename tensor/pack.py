@@ -25,30 +25,34 @@ from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import slope
 from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, load, substitute, walk
 from tlc.tensor.rims import is_repeated, rimmed, with_terms_read
+from tlc.tensor.words import in_words
 
 WORTH = 4  # an axis that is repeated fewer times does not pay for a copy
 OFTEN = 32  # how many times a number is read for which it is converted in a copy
 STORES = 64  # elements of the last axis from which on results that are stored one by one cost more than a copy
 
 
-def pack(graph: Graph, leave: Collection[Tensor] = ()) -> Graph:
-    """The graph with packing nodes before the chains that want them. Those whose results are to be left stay as they are."""
+def pack(graph: Graph, leave: Collection[Tensor] = (), dots: int = 0, pairs: bool = False) -> Graph:
+    """The graph with packing nodes before the chains that want them. Those whose results are to be left stay as they are. `dots` and
+    `pairs` are of the target.
+    """
     nodes: list[Node] = []
     places = dict(graph.places)
     for node in graph.nodes:
-        copies, better = _prepared(node) if node.results[0] not in leave else ([], node)
+        copies, better = _prepared(node, dots, pairs) if node.results[0] not in leave else ([], node)
         for c in copies:
             places[c.results[0]] = graph.place(node)
         nodes += [*copies, better]
     return replace(graph, nodes=nodes, places=places)
 
 
-def _prepared(node: Node) -> tuple[list[Node], Node]:
+def _prepared(node: Node, dots: int, pairs: bool) -> tuple[list[Node], Node]:
     """A copy with a rim may be packed in its turn: what is packed then is read without a guard."""
     rims, inner = rimmed(node)
-    wide, read = widened(inner)
+    words, dot = in_words(inner, dots, pairs)
+    wide, read = widened(dot)
     copies, better = packed(read)
-    return [*rims, *wide, *copies], better
+    return [*rims, *words, *wide, *copies], better
 
 
 def widened(node: Node) -> tuple[list[Node], Node]:
@@ -75,7 +79,7 @@ def widened(node: Node) -> tuple[list[Node], Node]:
 def packed(node: Node) -> tuple[list[Node], Node]:
     """Copies to make first, and the node that reads them."""
     r = node.reduction
-    if r is None or r.order not in ONE_BY_ONE or not node.rank or not r.terms[0].elem.is_real or node.scatter:
+    if r is None or r.order not in ONE_BY_ONE or not node.rank or not (r.terms[0].elem.is_real or len(r.terms) == 2) or node.scatter:
         return [], node
     tied = axes_of(r.extents)
     if tied:

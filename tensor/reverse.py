@@ -16,7 +16,8 @@ reverse block pops it at its start; so pushes and pops match on every path. A bl
 a scalar that it needs is kept in a variable instead: what has no loop has no tape. What is cheap is computed again (`keep.py`).
 
 Where a block was entered from, its reverse goes on. A loop with one way in and one way back goes back as often as it went round, so its
-reverse counts down, and has its counters for free; every other block with several ways in notes which one was taken (`origin`).
+reverse counts down, and has its counters for free. How often that was is saved, unless it is the limit of the loop's test, and the reverse
+has that. Every other block with several ways in notes which one was taken (`origin`).
 
 Only adjoints of active values exist (`derivative_activity.py`).
 
@@ -284,11 +285,26 @@ class _Sweep:
             here = self.b.insert(clone_instr(owner, {})).result
         elif self.of.is_direct(value, self.block):
             here = value
+        elif (limit := self._limit_of(value)) is not None:
+            here = self.b.op("max", self.forward(limit), self.b.i64(0))
         else:
             here = self.needed[value] = Block().add_param(value.type, value.name)  # what stands for it is known at the end
             self.of.extents.declare_alike(here, value)
         self.known[value] = here
         return here
+
+    def _limit_of(self, value: Value) -> Value | None:
+        """The limit of a loop that is over here, if a value counts its rounds from 0 to that, and the reverse has it."""
+        loop = next((x for x in self.of.loops if self.of.trips.get(x.header) is value), None)
+        if loop is None or self.block in loop:
+            return None
+        end = loop.header.terminator
+        if end.op != "branch" or loop.exits() != [(loop.header, end.targets[1])]:
+            return None
+        test = end.own[0].owner
+        if not isinstance(test, Instr) or test.op != "lt" or test.operands[0] is not value or not self._is_free(test.operands[1]):
+            return None
+        return test.operands[1]
 
     def _restore(self) -> None:
         """Make what the sweep needs of the forward sweep: from the tape, or computed again where it is first read."""

@@ -33,7 +33,7 @@ from math import inf
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import equal, poly_sum, to_poly
-from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, loads, rebuild, sources, substitute, transform, walk
+from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, loads, rebuild, substitute, transform, walk
 from tlc.tensor.graph.ir import load as load_of
 
 MOST = 24  # nodes in a group
@@ -138,7 +138,7 @@ class _Search:
         if not _is_product(node) or len(node.results) != 1 or node.results[0] in self.graph.kept:
             return
         (result,) = node.results
-        readers = [n for n in self.graph.nodes if result in sources(n)]
+        readers = [n for n in self.graph.nodes if result in n.sources]
         if len(readers) != 1 or readers[0].reduction or readers[0].scatter or len(readers[0].outputs) != 1 or readers[0].rank != node.rank:
             return
         (reader,) = readers
@@ -236,7 +236,7 @@ class _Search:
         place = self.graph.place(members[-1])
         late = set(self.late(group))
         behind = {t for n in late for t in n.results}
-        if any(behind & sources(n).keys() for n in members) or not all(self.may_wait(n, place) for n in late):
+        if any(behind & n.sources.keys() for n in members) or not all(self.may_wait(n, place) for n in late):
             return False
         for n in members:
             if not self.graph.may_run_at(n, place):
@@ -264,7 +264,7 @@ class _Search:
         behind = {t for n in members for t in n.results}
         out: list[Node] = []
         for n in self.graph.nodes[: self.graph.nodes.index(members[-1])]:
-            if n not in group.members and behind & sources(n).keys():
+            if n not in group.members and behind & n.sources.keys():
                 out.append(n)
                 behind |= set(n.results)
         return out
@@ -280,12 +280,12 @@ class _Search:
         members = self.ordered(group)
         matrices = {t for n in members if group.members[n] in (Role.SCORES, Role.MAP) for t in n.results if t.rank == group.depth + 2}
         others = [n for n in self.graph.nodes if n not in group.members]
-        wanted = {t for n in others for t in sources(n)} & matrices
+        wanted = {t for n in others for t in n.sources} & matrices
         new: dict[Tensor, Tensor] = {}
         copies: list[Node] = []
         for n in reversed(members):
             if wanted & set(n.results):
-                wanted |= set(sources(n)) & matrices
+                wanted |= set(n.sources) & matrices
         for n in members:
             if wanted & set(n.results):
                 again = tuple(Tensor(t.name, t.elem, t.shape) for t in n.results)
@@ -304,7 +304,7 @@ class _Search:
             if n is members[-1]:
                 nodes += [*copies, *(_reading(x, new) for x in late)]
         self.graph.nodes = nodes
-        read = {t for n in nodes if n not in group.members for t in sources(n)} | set(self.graph.kept)
+        read = {t for n in nodes if n not in group.members for t in n.sources} | set(self.graph.kept)
         results = tuple(t for n in members for t in n.results if t in read)
         roles = tuple(group.members[n] for n in members)
         self.found.append(Blocks(tuple(members), roles, group.depth, results, reach(members, roles, group.depth)))
@@ -349,7 +349,7 @@ def _reads_its_rows(node: Node, role: Role, own: set[Tensor], d: int) -> bool:
 
 def _reading(node: Node, new: dict[Tensor, Tensor]) -> Node:
     """The node with loads of other tensors."""
-    if not new.keys() & sources(node).keys():
+    if not new.keys() & node.sources.keys():
         return node
 
     def change(e: Expr, args: tuple[Expr, ...]) -> Expr:

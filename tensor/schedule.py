@@ -9,36 +9,45 @@ otherwise (lane by lane).
       along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i);
                                     with panels, if it is large; a matrix that is read once goes by rows: stream (`tensor/stream_nests.py`)
                                     where they are the vectors, turned (`tensor/turned_nests.py`) where the reduction goes along them
-    lanes                           rows if the data lies along the last reduced axis, lanes if along an output axis
+    lanes                           rows if the data lies along the last reduced axis, lanes if along an output axis, or, if that is far
+                                    to walk down, by rows over panels (`stream_lanes`)
     free order (max, integers, ..)  rows or tile, alike
+
+On a GPU: a product with some rows and columns is tiles (`tensor/grid_products.py`), a reduction along the data and a bundle are rows of
+sixteen threads (`tensor/grid_rows.py`), and all else has a thread an element (`tensor/grid_nests.py`).
 
 What cannot be a vector (a call, a string) is serial. Nothing here knows a matrix product: a convolution, a batched product and
 a product with a vector are tiles by the same rule. First, axes that always go together become one (`collapse`).
 
-A schedule changes no bit: the order of a reduction is a function of the node alone.
+A schedule changes no bit: the order of a reduction is a function of the node alone. What else could be done the same way is a knob
+(`tensor/knobs.py`): the rules here turn them as they see fit, and a choice that was measured (`tlc tune`) otherwise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from math import prod
 
 from tlc.frontend.types import Elem
-from tlc.ssa.reductions import ONE_BY_ONE
+from tlc.ssa.reductions import LANES, ONE_BY_ONE
+from tlc.tensor import grid_nests, grid_products, grid_rows
 from tlc.tensor.block_nests import ROWS, block_nest
 from tlc.tensor.bundle import Bundle
 from tlc.tensor.collapse import collapse
 from tlc.tensor.emit import Emitter, Scope
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
+from tlc.tensor.graph.index import equal
 from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, loads, op, walk
 from tlc.tensor.kernel.ir import Buffer, Kernel
-from tlc.tensor.nests import GAP, Nest, Panels, Tile, dependent, outer_loops
+from tlc.tensor.knobs import Asked, Choice, Knobs
+from tlc.tensor.nests import ALL_ROWS, BLOCK, GAP, Nest, Panels, Tile, dependent, outer_loops
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks
 from tlc.tensor.search_nests import columns_search, lanes_search, serial_search
-from tlc.tensor.stream_nests import PANEL, READ, Stream, panel, stream
+from tlc.tensor.stream_nests import PANEL, READ, Stream, panel, stream, stream_lanes
 from tlc.tensor.turned_nests import is_turned, turned
 from tlc.tensor.window_nests import is_window, window
 
@@ -50,7 +59,9 @@ class Target:
     """What schedules depend on: the bytes of a vector register, how many there are, and the bytes of a core's own cache.
 
     `expands`: elementary functions become their arithmetic, for backends that have no functions to call. `plain`: neither tiles nor vectors
-    nor threads, the loops that people would write. `flash`: a matrix between products lives by blocks of rows.
+    nor threads, the loops that people would write. `flash`: a matrix between products lives by blocks of rows. `dots`: how many products of
+    bytes one instruction adds to a sum (4, 2; 0: none); `pairs`: whether one does so with two products of `bf16`. `gpu`: kernels are grids
+    of threads.
     """
 
     vector_bytes: int = 32
@@ -59,53 +70,81 @@ class Target:
     expands: bool = True
     plain: bool = False
     flash: bool = True
+    dots: int = 0
+    pairs: bool = False
+    gpu: bool = False
 
 
 @dataclass(frozen=True)
 class Scheduled:
     """A kernel, the results that are its outputs, what the launch passes to its inputs in order, and the buffers that it works in: its
-    last outputs, which nobody reads.
+    last outputs, which nobody reads. `asked` are its knobs.
     """
 
     kernel: Kernel
     results: tuple[Tensor, ...]
     operands: tuple[Tensor | Scalar, ...]
     work: tuple[Tensor, ...] = ()
+    asked: Mapping[str, Asked] = field(default_factory=dict)
 
 
-def schedule(node: Node, name: str, target: Target) -> Scheduled:
-    """The kernel of a node. Its result does not depend on the target, only its speed does."""
+RULES: Choice = {}  # every knob by its rule
+
+
+def schedule(node: Node, name: str, target: Target, choice: Choice = RULES) -> Scheduled:
+    """The kernel of a node. Its result depends neither on the target nor on the choice, only its speed does."""
     narrow = collapse(expand(node) if target.expands else node)
-    return _Schedule(narrow, name, target).run(node)
+    return _Schedule(narrow, name, target, Knobs(target.registers, choice)).run(node)
 
 
-def schedule_bundle(bundle: Bundle, name: str, target: Target) -> Scheduled:
+def schedule_bundle(bundle: Bundle, name: str, target: Target, choice: Choice = RULES) -> Scheduled:
     """The kernel of a bundle: loops over its rows, and in them the nest of each node."""
+    knobs = Knobs(target.registers, choice)
     nodes = [expand(n) if target.expands else n for n in bundle.nodes]
     emitter = Emitter([e for n in nodes for e in (*n.roots, *n.domain)])
-    schedules = [_Schedule(n, name, target, emitter) for n in nodes]
+    schedules = [_Schedule(n, name, target, knobs, emitter) for n in nodes]
     shapes = {t: n.extents for n in nodes for t in n.results}
     outputs = {t: Buffer(emitter.fresh("y"), t.elem, tuple(map(emitter.extent, shapes[t]))) for t in bundle.results}
     emitter.made = outputs | {t: outputs[home] for t, home in bundle.lent.items()}
     choices: list[str] = []
 
     def row(scope: Scope) -> None:
-        for s in schedules:
+        before: Nest | None = None
+        for s, behind in zip(schedules, [*nodes[1:], None], strict=True):
             # Its loops stand in the row's, or where there is one row alone and another node's numbers are in registers: never parallel.
             nest = Nest(s.node, emitter, tuple(map(emitter.made.get, s.node.results)), 0, scope, bundle.depth)
-            choices.append(s.choose_in_row(nest))
+            if behind is not None and is_reduced_by(s.node, behind):
+                before = nest
+                continue
+            choices.append(s.choose_in_row(nest, before))
+            before = None
 
     top = Scope()
-    outer_loops(emitter, top, nodes, bundle.depth, [s.unit() for s in schedules], row)
+    if target.gpu:
+        grid_rows.Rows(emitter, nodes, emitter.made, bundle.depth).write(top)
+        choices.append("sixteen threads each")
+    else:
+        outer_loops(emitter, top, nodes, bundle.depth, [s.unit() for s in schedules], row)
     notes = (*(n for node in bundle.nodes for n in node.notes), "a row after the other: " + "; ".join(choices))
     operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
     kernel = Kernel(name, tuple(outputs.values()), tuple(emitter.inputs.values()), tuple(top.body), span=bundle.nodes[-1].span, notes=notes)
-    return Scheduled(kernel, bundle.results, operands)
+    return Scheduled(kernel, bundle.results, operands, asked=knobs.asked)
 
 
-def schedule_blocks(group: Blocks, name: str, target: Target) -> Scheduled:
+def is_reduced_by(node: Node, behind: Node) -> bool:
+    """Whether a node of a bundle is element-wise, and the next one reduces its rows in order: then one loop may do both."""
+    r = behind.reduction
+    if node.reduction or r is None or len(r.extents) != 1 or node.rank != behind.rank + 1 or not equal(node.extents[-1], r.extents[0]):
+        return False
+    here = tuple(axis(k) for k in range(node.rank))
+    read = [e for e in walk(behind.roots) if e.op == "load" and e.data.tensor in node.results]
+    return bool(read) and all(e.args == here and e.data.shape == e.data.tensor.shape for e in read)
+
+
+def schedule_blocks(group: Blocks, name: str, target: Target, choice: Choice = RULES) -> Scheduled:
     """The kernel of a group of nodes that go through blocks of rows."""
-    nest = block_nest(group, target.vector_bytes // 4, target.expands)
+    knobs = Knobs(target.registers, choice)
+    nest = block_nest(group, target.vector_bytes // 4, target.expands, knobs)
     top = Scope()
     nest.run(top)
     emitter = nest.emitter
@@ -121,14 +160,15 @@ def schedule_blocks(group: Blocks, name: str, target: Target) -> Scheduled:
         span=group.nodes[-1].span,
         notes=notes,
     )
-    return Scheduled(kernel, group.results, operands, tuple(tensor for tensor, _ in nest.work))
+    return Scheduled(kernel, group.results, operands, tuple(tensor for tensor, _ in nest.work), knobs.asked)
 
 
 class _Schedule:
-    def __init__(self, node: Node, name: str, target: Target, emitter: Emitter | None = None) -> None:
+    def __init__(self, node: Node, name: str, target: Target, knobs: Knobs, emitter: Emitter | None = None) -> None:
         self.node = node
         self.name = name
         self.target = target
+        self.knobs = knobs
         self.emitter = emitter or Emitter((*node.roots, *node.domain))
         self.loads = [e for e in walk(node.roots) if e.op == "load"]
         self.work: list[tuple[Tensor, Buffer]] = []
@@ -151,16 +191,17 @@ class _Schedule:
             span=original.span,
             notes=(*original.notes, choice),
         )
-        return Scheduled(kernel, node.results, operands, tuple(tensor for tensor, _ in self.work))
+        return Scheduled(kernel, node.results, operands, tuple(tensor for tensor, _ in self.work), self.knobs.asked)
 
     def unit(self) -> int:
         """What a point of the domain costs, in fused multiply-adds: each element that is read or stored costs eight."""
         node, r = self.node, self.node.reduction
         if self.target.plain or self.calls() or any(e.elem is Elem.STR for e in walk(node.roots)):
             return 0
+        factor = self.knobs.ask("cost", 1)
         if r and len(r.terms) == 2:
-            return 1
-        return cost(r.terms if r else node.outputs) + 8 * (len(self.loads) + (0 if r else len(node.outputs)))
+            return factor
+        return factor * (cost(r.terms if r else node.outputs) + 8 * (len(self.loads) + (0 if r else len(node.outputs))))
 
     # ------------------------------------------------------------ how loads move
 
@@ -177,6 +218,8 @@ class _Schedule:
     def choose(self, nest: Nest) -> str:
         """Write the nest; gives a note for people."""
         node, r = self.node, self.node.reduction
+        if self.target.gpu:
+            return self.on_gpu(nest)
         if node.scatter:
             nest.scatter(self.base(), self.width(self.base()))
             return "scatter, one element after the other"
@@ -187,12 +230,12 @@ class _Schedule:
             a = self.turned_axis() if width > 1 else None
             if a is not None:
                 width = max(4, width // 2)  # a register: more rows at once would fall into one set of the cache
-                nest.transposed(a, width)
+                nest.transposed(a, width, self.knobs.ask("square", BLOCK))
                 return f"transposition, {width} at once"
             nest.elementwise(width)
             return f"element by element, {width} at once"
         if is_window(node) and not self.target.plain:
-            width = self.lanes_of(r.terms[0].elem)
+            width = self.lanes_of(r.terms[0].elem) * self.knobs.ask("registers", 1)
             window(nest, width)
             return f"windows: {width} at once"
         tied = dependent(r.extents)
@@ -209,7 +252,11 @@ class _Schedule:
             nest.rows(lanes)
             return f"rows: {lanes} interleaved accumulators"
         if r.op in ("sum", "prod") and r.terms[0].elem.is_real:
-            width = self.lanes_of(r.terms[0].elem)
+            width = self.lanes_of(r.terms[0].elem) * self.knobs.ask("registers", 1)
+            if self.is_long_walk(v):
+                columns = panel(node.extents[v].value, self.knobs.ask("panel", PANEL // 2))
+                stream_lanes(nest, Stream(v, width, self.knobs.ask("steps", 8), columns, self.sums(columns * LANES, v)))
+                return f"rows of axis {last} pass over panels of {columns} of axis {v}, sixteen accumulators each"
             nest.lanes(v, width)
             return f"columns: {width} of axis {v} at once, sixteen accumulators each"
         return self.tile(nest, v, free)
@@ -221,9 +268,11 @@ class _Schedule:
         last, width = len(node.domain) - 1, self.lanes_of(r.terms[0].elem)
         if not (self.target.plain or self.calls() or r.terms[0].elem is Elem.BOOL):
             if len(r.extents) == 1 and not self.scattered(last) and (r.extents[0].value or width) >= width:
-                lanes_search(nest, 2 * width)
-                return f"search, {2 * width} lanes"
+                width *= self.knobs.ask("registers", 4 if (r.extents[0].value or 0) >= 16 * width else 2)
+                lanes_search(nest, width)
+                return f"search, {width} lanes"
             if v is not None and not self.scattered(v) and (node.extents[v].value or width) >= width:
+                width *= self.knobs.ask("registers", 1)
                 columns_search(nest, v, width)
                 return f"search, {width} of axis {v} at once"
         serial_search(nest)
@@ -237,19 +286,36 @@ class _Schedule:
         elif r.order == "lanes" and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
             nest.rows(self.row_lanes())
             return "sixteen interleaved accumulators"
+        elif r.op in ("argmax", "argmin"):
+            serial_search(nest)
         else:
             nest.tile(Tile(None, 1, None, 1))
         return "one element after the other"
 
-    def choose_in_row(self, nest: Nest) -> str:
-        """The same for a node in a row: all its reduced axes, or those beyond the row, are in loops of the nest."""
+    def on_gpu(self, nest: Nest) -> str:
+        """Write a grid of threads."""
+        if self.node.scatter:
+            return grid_nests.scatter(nest, self.base())
+        product = grid_products.as_product(self.node)
+        if product is not None:
+            return grid_products.product(nest, product)
+        if grid_rows.suits(self.node):
+            buffers = {t: b for t, b in zip(self.node.results, nest.outputs, strict=True) if b is not None}
+            grid_rows.Rows(self.emitter, [self.node], buffers, self.node.rank).write(nest.top)
+            return "sixteen threads a result"
+        return grid_nests.points(nest, self.plain)
+
+    def choose_in_row(self, nest: Nest, before: Nest | None = None) -> str:
+        """The same for a node in a row: all its reduced axes, or those beyond the row, are in loops of the nest. There `before` is
+        computed, too.
+        """
         if self.node.reduction is None:
             width = self.width(self.node) if nest.own else 1
             nest.elementwise(width)
             return f"{width} at once"
         lanes = self.row_lanes()
-        nest.rows(lanes)
-        return f"{lanes} accumulators"
+        nest.rows(lanes, before)
+        return f"{lanes} accumulators" + (f" of {before.node.results[-1].name}, which is computed there" if before else "")
 
     def is_short(self, k: int) -> bool:
         """An output axis too short for a vector."""
@@ -257,22 +323,32 @@ class _Schedule:
         return n is not None and n < 8
 
     def row_lanes(self) -> int:
-        return 16  # the order of `lanes`; a good number for the others too
+        r = self.node.reduction
+        if r is not None and r.op in ("sum", "prod") and r.terms[0].elem.is_real:
+            return LANES
+        long = r is not None and r.op in ("max", "min") and r.terms[0].elem.is_real and (r.extents[-1].value or 0) >= 16 * LANES
+        # Where any order will do, that is a good number too. A step of `max` waits long for the one before: long rows have more of them.
+        return self.knobs.ask("lanes", max(LANES, 4 * self.lanes_of(r.terms[0].elem)) if r is not None and long else LANES)
 
     def lanes_of(self, elem: Elem) -> int:
         """Elements in a vector register."""
         return max(2, self.target.vector_bytes // elem.bytes)
 
     def width(self, node: Node) -> int:
-        """How many elements of the last axis an element-wise nest computes at once: two registers of its widest real or stored type."""
+        """How many elements of the last axis an element-wise nest computes at once: two registers, by rule, of its widest real or stored
+        type. Where only steps on the way are that wide, as in `pow`, the others would have one and wait long for each other: four, where
+        there are many.
+        """
         elems = {e.elem for e in walk(node.outputs)}
         if self.target.plain or Elem.STR in elems or any(e.op == "apply" for e in walk(node.outputs)) or not node.rank:
             return 1
         n = node.extents[-1].value
         if n is not None and n < 4:
             return 1
-        widest = max(e.elem.bytes for e in walk(node.outputs) if e in node.outputs or e.op == "load" or e.elem.is_real)
-        return max(4, 2 * self.target.vector_bytes // widest)
+        stored = max(e.elem.bytes for e in walk(node.outputs) if e in node.outputs or e.op == "load")
+        widest = max((e.elem.bytes for e in walk(node.outputs) if e.elem.is_real), default=stored)
+        rule = 4 if widest > stored and self.target.registers > 16 else 2
+        return max(4, self.knobs.ask("registers", rule) * self.target.vector_bytes // max(widest, stored))
 
     def turned_axis(self) -> int | None:
         """The axis along which an element-wise node reads, if that is not the last one, along which it stores."""
@@ -314,22 +390,25 @@ class _Schedule:
         def worth(k: int) -> tuple[int, int, int]:
             return sum(k in axes_of([e]) for e in vectors), -min(node.extents[k].value or rows, rows), -k
 
-        u = min(others, key=worth, default=None)
         if self.calls():
             nest.tile(Tile(None, 1, None, 1))
             return "one element after the other"
+        others.sort(key=worth)
+        u = others[min(self.knobs.ask("reuse", 0), len(others) - 1)] if others else None
         if v is None:
-            t = Tile(u, 8 if u is not None else 1, None, 1)
+            t = Tile(u, self.knobs.ask("height", 8) if u is not None else 1, None, 1)
         elif u is None and self.is_stream(v):
             nest.unit *= READ
-            stream(nest, Stream(v, lanes, 8, self.sums()))
-            return f"rows of axis {len(node.domain) - 1} pass over panels of {panel(node.extents[v].value)} of axis {v}"
+            columns = panel(node.extents[v].value, self.knobs.ask("panel", PANEL))
+            stream(nest, Stream(v, lanes, self.knobs.ask("steps", 8), columns, self.sums()))
+            return f"rows of axis {len(node.domain) - 1} pass over panels of {columns} of axis {v}"
         elif u is None:
-            t = Tile(None, 1, v, 4 * lanes)
+            t = Tile(None, 1, v, lanes * self.knobs.ask("registers", 4))
         else:
             n = node.extents[v].value
-            t = Tile(u, rows, v, lanes if n is not None and n <= lanes else 2 * lanes, self.block(u, rows))
-            if self.pays(t):
+            rows, columns = self.knobs.ask("tile", (rows, 1 if n is not None and n <= lanes else 2))
+            t = Tile(u, rows, v, columns * lanes, self.block(u, rows))
+            if self.knobs.ask("panels", int(self.pays(t))) and self.may_copy():
                 nest.tile(t, self.panels(t))
                 return f"panels: {t.rows} of axis {t.u} by {t.width} of axis {t.v}"
         nest.tile(t)
@@ -344,14 +423,33 @@ class _Schedule:
         matrix = any({v, len(node.domain) - 1} <= axes_of([e]) for e in self.term_loads())
         return long and matrix and len(r.terms) == 2 and not self.target.plain
 
-    def sums(self) -> Buffer:
-        """A buffer for the sums of a product in the making, as large as its output."""
+    def is_long_walk(self, v: int) -> bool:
+        """Whether a reduction goes down the columns along axis v of a matrix that the core's cache does not hold."""
         node, r = self.node, self.node.reduction
         assert r is not None
-        tensor = Tensor(f"{node.results[0].name}.sums", r.terms[0].elem, node.extents)
-        buffer = Buffer(self.emitter.fresh("w"), tensor.elem, tuple(map(self.emitter.extent, node.extents)))
+        last = len(node.domain) - 1
+        if len(r.extents) != 1 or node.rank != 1 or any((n.value or PANEL) < 64 for n in (node.extents[v], r.extents[0])):
+            return False
+        matrices = [e for e in self.term_loads() if along(v, e) == "contiguous" and along(last, e) == "scattered"]
+        size = (node.extents[v].value or PANEL) * (r.extents[0].value or PANEL)
+        return size * sum(e.elem.bytes for e in matrices) > self.target.cache_bytes
+
+    def sums(self, panel: int = 0, v: int = 0) -> Buffer:
+        """A buffer for the sums of a product in the making, as large as its output; or one with room for all panels of axis v."""
+        node, r = self.node, self.node.reduction
+        assert r is not None
+        shape = node.extents
+        if panel:
+            pieces = op("floordiv", op("add", shape[v], const(panel // LANES - 1)), const(panel // LANES))
+            shape = (op("mul", pieces, const(panel)),)
+        tensor = Tensor(f"{node.results[0].name}.sums", r.terms[0].elem, shape)
+        buffer = Buffer(self.emitter.fresh("w"), tensor.elem, tuple(map(self.emitter.extent, shape)))
         self.work.append((tensor, buffer))
         return buffer
+
+    def may_copy(self) -> bool:
+        """Whether it is known how much room copies of the operands take."""
+        return all(n.value for n in self.node.domain)
 
     def pays(self, t: Tile) -> bool:
         """Whether copies of the operands are cheap beside the product and rid it of long strides (each row of B in a page of its own)."""
@@ -391,12 +489,13 @@ class _Schedule:
         )
 
     def block(self, u: int, rows: int) -> int:
-        """How many rows of axis u, a multiple of the tile's, read no more than half of the cache."""
+        """How many rows of axis u, a multiple of the tile's, read no more than a part of the cache, by rule a half."""
         r = self.node.reduction
         assert r is not None
         depth = prod(n.value or 512 for n in r.extents)
         row = sum(e.elem.bytes * depth for e in self.term_loads() if u in axes_of([e]))
-        return max(1, self.target.cache_bytes // 2 // max(row, 1) // rows) * rows
+        share = self.knobs.ask("share", 2)
+        return max(1, self.target.cache_bytes // share // max(row, 1) // rows) * rows if share else ALL_ROWS
 
     def base(self) -> Node:
         """The copy of a scatter's base."""

@@ -4,7 +4,8 @@
     columns    for blocks of j { best[W], where[W]; for k { vector l { .. x[k, j + l] .. } } }   it lies along an output axis
 
 A lane goes through its elements in order and keeps the first of the best. Of two lanes the better one wins, and of equals the one that
-stands earlier: so the result does not depend on how elements are dealt out to lanes.
+stands earlier: so the result does not depend on how elements are dealt out to lanes. Lanes along the reduction keep the place of the block,
+the same number for all of them; only at the end each adds its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from tlc.frontend.types import Elem
 from tlc.tensor.emit import Scope, plus
 from tlc.tensor.graph.ir import Expr as GraphExpr
-from tlc.tensor.kernel.ir import Expr, Load, Store, Var, const, op
+from tlc.tensor.kernel.ir import Const, Expr, Load, Store, Var, const, op
 from tlc.tensor.nests import Nest, unit
 
 
@@ -35,15 +36,19 @@ def serial_search(nest: Nest) -> None:
 def lanes_search(nest: Nest, width: int) -> None:
     """The one reduced axis in lanes."""
     (k,) = nest.reduced
+    extent = nest.reduction.extents[0].value
+    number = Elem.I64 if extent is None or extent + width > 1 << 31 else Elem.I32
 
     def one(scope: Scope) -> None:
-        found = _Found(nest, scope, width)
+        found = _Found(nest, scope, width, number)
         nest.vector(scope, const(width), width, found.clear)
 
         def piece(s: Scope, first: Expr, count: Expr, lanes: int) -> None:
-            nest.vector_along(s, k, first, count, lanes, found.step)
+            place = nest.bound(s, op("convert", first, elem=number)) if number is Elem.I32 else first
+            nest.vector_along(s, k, first, count, lanes, partial(found.step, at=[place]))
 
         nest.emitter.guarded(scope, nest.reduction.extents, lambda g: nest.chunks(g, k, width, piece))
+        nest.vector(scope, const(width), width, found.place)
         half = width // 2
         while half:
             nest.vector(scope, const(half), half, partial(found.merge, half=half))
@@ -76,33 +81,40 @@ def columns_search(nest: Nest, v: int, width: int) -> None:
 class _Found:
     """The best element so far, and where it was: an index for each reduced axis."""
 
-    def __init__(self, nest: Nest, scope: Scope, lanes: int) -> None:
+    def __init__(self, nest: Nest, scope: Scope, lanes: int, number: Elem = Elem.I64) -> None:
         r = nest.reduction
         self.nest, self.op = nest, "gt" if r.op == "argmax" else "lt"
         self.term: GraphExpr = r.terms[0]
         self.start = unit("max" if r.op == "argmax" else "min", self.term.elem)
         self.best = nest.local(scope, self.term.elem, lanes)
-        self.where = [nest.local(scope, Elem.I64, lanes) for _ in r.extents]
+        self.where = [nest.local(scope, number, lanes) for _ in r.extents]
 
     def clear(self, scope: Scope, l: Expr) -> None:
         scope.body.append(Store(self.best, (l,), self.start))
-        scope.body.extend(Store(b, (l,), const(0)) for b in self.where)
+        scope.body.extend(Store(b, (l,), Const(0, b.elem)) for b in self.where)
 
     def better(self, scope: Scope, x: Expr, old: Expr) -> Expr:
-        found: Expr = op(self.op, x, old)
-        if x.elem.is_real:
-            found = op("or", found, op("and", op("isnan", x), op("not", op("isnan", old))))
-        return self.nest.bound(scope, found)
+        """Whether it is better than the old one; NaN is, unless that is NaN too."""
+        if not x.elem.is_real:
+            return self.nest.bound(scope, op(self.op, x, old))
+        no_worse = op("not", op("le" if self.op == "gt" else "ge", x, old))
+        return self.nest.bound(scope, op("and", no_worse, op("not", op("isnan", old))))
 
     def keep(self, scope: Scope, l: Expr, better: Expr, x: Expr, at: list[Expr]) -> None:
         """The new one in place of the old one, where it is better."""
         for b, new in zip((self.best, *self.where), (x, *at), strict=True):
             scope.body.append(Store(b, (l,), op("select", better, new, Load(b, (l,)))))
 
-    def step(self, scope: Scope, l: Expr) -> None:
-        """The element at the axes of the scope."""
+    def step(self, scope: Scope, l: Expr, at: list[Expr] | None = None) -> None:
+        """The element at the axes of the scope, whose place is kept as that, or as given."""
         x, old = self.nest.bound(scope, self.nest.emitter.emit(self.term, scope)), Load(self.best, (l,))
-        self.keep(scope, l, self.better(scope, x, old), x, [scope.lookup(k) for k in self.nest.reduced])
+        self.keep(scope, l, self.better(scope, x, old), x, [scope.lookup(k) for k in self.nest.reduced] if at is None else at)
+
+    def place(self, scope: Scope, l: Expr) -> None:
+        """From the place of the block to that of the element."""
+        (where,) = self.where
+        lane = l if where.elem is l.elem else op("convert", l, elem=where.elem)
+        scope.body.append(Store(where, (l,), op("add", Load(where, (l,)), lane)))
 
     def merge(self, scope: Scope, l: Var, half: int) -> None:
         """A lane takes what the one `half` further has, if that is better, or as good and earlier."""
@@ -117,5 +129,6 @@ class _Found:
         self.keep(scope, l, self.nest.bound(scope, op("or", self.better(scope, x, old), earlier)), x, [at])
 
     def finish(self, scope: Scope, l: Expr) -> None:
-        scope.accs = tuple(Load(b, (l,)) for b in self.where)
+        places = [Load(b, (l,)) for b in self.where]
+        scope.accs = tuple(p if p.elem is Elem.I64 else op("convert", p, elem=Elem.I64) for p in places)
         self.nest.store(scope)

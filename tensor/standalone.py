@@ -16,7 +16,7 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.fuse import Decision, fuse
-from tlc.tensor.graph.ir import Expr, Graph, Scalar, Tensor, sources, walk
+from tlc.tensor.graph.ir import Expr, Graph, Scalar, Tensor, walk
 from tlc.tensor.graph.verify import verify as verify_graph
 from tlc.tensor.kernel.interp import run as interpret
 from tlc.tensor.kernel.ir import Kernel
@@ -44,7 +44,7 @@ def fused(graph: Graph, target: Target, decisions: list[Decision] | None = None)
     verify_graph(graph)
     better = fuse(graph, decisions)
     if not target.plain:
-        better = pack(better)
+        better = pack(better, dots=target.dots, pairs=target.pairs)
     better = replace(better, nodes=live_nodes(better))
     verify_graph(better)
     return better
@@ -68,12 +68,12 @@ def kernels(graph: Graph, target: Target) -> list[Launch]:
 def inputs(graph: Graph) -> tuple[Tensor, ...]:
     """The tensors that a graph reads and does not make."""
     made = {t for node in graph.nodes for t in node.results}
-    return tuple(dict.fromkeys(t for node in graph.nodes for t in sources(node) if t not in made))
+    return tuple(dict.fromkeys(t for node in graph.nodes for t in node.sources if t not in made))
 
 
 def scalars(graph: Graph) -> tuple[Scalar, ...]:
     """The scalars that a graph reads."""
-    shapes = [n for node in graph.nodes for t in (*node.results, *sources(node)) for n in t.shape]
+    shapes = [n for node in graph.nodes for t in (*node.results, *node.sources) for n in t.shape]
     roots = [e for node in graph.nodes for e in (*node.roots, *node.domain)]
     return tuple(dict.fromkeys(e.data for e in walk([*roots, *shapes]) if e.op == "scalar"))
 

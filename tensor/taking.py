@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Instr, Module, User, Value
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
@@ -21,7 +22,7 @@ def taken_operands(user: Instr, consumed: Consumed) -> tuple[int, ...]:
         case "reshape" | "stop_grad" if user.result.type.rank:
             positions = (0,)
         case "call":
-            takes = consumed[str(user.attrs["callee"])]
+            takes = consumed[callee_of(user)]
             positions = (k for k, taken in enumerate(takes) if taken)
         case "run":
             positions = range(len(user.results))

@@ -8,7 +8,10 @@
     x86        machine code, the host's functions by the own backend (where this machine has it), every allocation proved
     x86 few    the same with three registers of each kind
 
-All but the first are made at -O2 and at -O0.
+All but the first are made at -O2 and at -O0. `on_gpu` has more ways, with kernels for a GPU:
+
+    gpu kernels    the interpreter of host SSA, with kernels run by theirs, which looks for races
+    gpu emulated   machine code of the same kernels as loops over their threads
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from tlc.ssa.ir import Module
 from tlc.tensor.derivative import differentiate
 from tlc.tensor.kernel.interp import run as run_kernel
 from tlc.tensor.kernel.ir import Kernel
+from tlc.tensor.kernel.verify import verify as verify_kernel
 from tlc.tensor.lower import Tensors
 
 LEVELS = (2, 0)
@@ -81,6 +85,22 @@ def outcomes(text: str, verify: bool = False, path: str = "program.tl") -> Itera
             yield f"{name} -O{level}", outcome
 
 
+def on_gpu(text: str, path: str = "program.tl") -> Iterator[tuple[str, Outcome]]:
+    """The ways with kernels for a GPU, at -O2, the interpreter of SSA first."""
+    program = front(Source(path, text))
+    options = Options(flags={f.name: f.default for f in program.flags if f.default is not None}, verify=True, device="cuda-emulated")
+    yield "interp", _interpreted(program, options)
+    for name, _, value in middle(program, options):
+        match name:
+            case "kernels":
+                yield "gpu kernels", _interpret(value.module, program.main, value.kernels, races=True)
+            case "memory":
+                for kernel in value.kernels.values():
+                    verify_kernel(kernel)
+                yield "gpu emulated", _native(value, options)
+                return
+
+
 def disagreement(text: str, same: Callable[[Outcome, Outcome], bool] = Outcome.__eq__, verify: bool = False) -> str:
     """How two ways of running a program differ, as text that shows it; empty if they agree."""
     runs = outcomes(text, verify)
@@ -111,7 +131,7 @@ def _compiled(program: Program, options: Options) -> Iterator[tuple[str, Outcome
                         yield host if registers == "all" else f"{host} {registers}", _native(value, how)
 
 
-def _interpret(module: Module, main: str | None, kernels: dict[str, Kernel] | None = None) -> Outcome:
+def _interpret(module: Module, main: str | None, kernels: dict[str, Kernel] | None = None, races: bool = False) -> Outcome:
     assert main is not None
     services = Recorder()
 
@@ -120,7 +140,7 @@ def _interpret(module: Module, main: str | None, kernels: dict[str, Kernel] | No
 
     def launch(name: str, outputs: list[Any], inputs: list[Any]) -> None:
         assert kernels is not None
-        run_kernel(kernels[name], outputs, inputs, apply)
+        run_kernel(kernels[name], outputs, inputs, apply, races=races)
 
     return _outcome(services, lambda: Interpreter(module, services, launch if kernels else None).call(main, []))
 
@@ -142,4 +162,4 @@ def _outcome(services: Recorder, run: Callable[[], object]) -> Outcome:
     return Outcome(tuple(services.lines))
 
 
-__all__ = ["Outcome", "disagreement", "outcomes"]
+__all__ = ["Outcome", "disagreement", "on_gpu", "outcomes"]

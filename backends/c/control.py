@@ -70,11 +70,14 @@ Item = Line | Let | Label | Goto | If | Forever
 
 @dataclass
 class Code:
-    """What `structure` asks for: the statements of a block, of an edge (the moves that it makes), and its condition if it branches."""
+    """What `structure` asks for: the statements of a block, of an edge (the moves that it makes), and its condition if it branches; and
+    what is not so (in C where nothing else is said).
+    """
 
     block: Callable[[Block], list[Item]]
     edge: Callable[[Block, int], list[Item]]
     condition: Callable[[Block], Text]
+    negated: Callable[[Text], Text] = field(default_factory=lambda: negated)
 
 
 def structure(region: Region, code: Code) -> list[Item]:
@@ -157,7 +160,7 @@ class _Structure:
         if not targets:
             return []
         arms = [self.arm(block, k, follow) for k in range(len(targets))]
-        return arms[0] if len(arms) == 1 else choose(self.code.condition(block), *arms)
+        return arms[0] if len(arms) == 1 else choose(self.code.condition(block), arms[0], arms[1], self.code.negated)
 
     def arm(self, block: Block, edge: int, follow: Block | None) -> list[Item]:
         target = block.terminator.targets[edge]
@@ -184,11 +187,11 @@ class _Structure:
             out += [Label(b), *self.code.block(b)]
             arms = [[*self.code.edge(b, e), *self.jump(t, follow)] for e, t in enumerate(b.terminator.targets)]
             if arms:
-                out += arms[0] if len(arms) == 1 else choose(self.code.condition(b), *arms)
+                out += arms[0] if len(arms) == 1 else choose(self.code.condition(b), arms[0], arms[1], self.code.negated)
         return out
 
 
-def choose(cond: Text, then: list[Item], other: list[Item]) -> list[Item]:
+def choose(cond: Text, then: list[Item], other: list[Item], negated: Callable[[Text], Text]) -> list[Item]:
     """A branch; an arm that does not come back needs no `else` behind it."""
     if not then and not other:
         return []

@@ -22,7 +22,7 @@ from tlc.backends.c.words import EQUAL, LESS, PRODUCT, SUM, UNARY, Text, infix, 
 from tlc.frontend.types import Elem
 from tlc.tensor.graph import ir as algebra
 from tlc.tensor.graph.index import Poly, Ranges, poly_product, poly_sum, to_poly
-from tlc.tensor.kernel.ir import Apply, Const, Expr, For, Kind, Load, Op, Var
+from tlc.tensor.kernel.ir import Apply, Const, Expr, For, Kind, Load, Op, Var, conjuncts
 
 _ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "neg", "min", "max")
 _SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -33,8 +33,10 @@ class Indices:
     """The loops around a place of a kernel, and the index arithmetic there.
 
     `extents` are the parameters that are extents of buffers, and so not negative. `other` prints what is no index arithmetic, `helper`
-    calls a function on C texts by the name of its op.
+    calls a function on C texts by the name of its op. Other languages have other `literal`, `infix` and `quotient`.
     """
+
+    literal, infix, quotient = staticmethod(literal), staticmethod(infix), "/"
 
     def __init__(self, extents: frozenset[Var], other: Callable[[Expr], Text], helper: Callable[[str, Sequence[Text]], Text]) -> None:
         self.extents, self.other, self.helper = extents, other, helper
@@ -87,13 +89,13 @@ class Indices:
         """Where a condition holds."""
         before = self.facts, self.holding
         self.facts = (*self.facts, *self.learned(cond))
-        self.holding = (*self.holding, *_conjuncts(cond))
+        self.holding = (*self.holding, *conjuncts(cond))
         yield
         self.facts, self.holding = before
 
     def holds(self, cond: Expr) -> bool:
         """A condition is one that holds here."""
-        return bool(self.holding) and all(c in self.holding for c in _conjuncts(cond))
+        return bool(self.holding) and all(c in self.holding for c in conjuncts(cond))
 
     def learned(self, cond: Expr) -> Iterator[Poly]:
         """Polynomials that are not negative where a condition holds."""
@@ -157,11 +159,11 @@ class Indices:
             return None
         decided = self.ranges.compare(name, self.simple(a), self.simple(b)) if name not in ("eq", "ne") else None
         if decided is not None:
-            return literal(decided, Elem.BOOL)
+            return self.literal(decided, Elem.BOOL)
         d = self.outside(d)
         constant = d.pop((), 0)
         if not d:
-            return literal((constant == 0) == (name == "eq"), Elem.BOOL)
+            return self.literal((constant == 0) == (name == "eq"), Elem.BOOL)
         left = {m: c for m, c in d.items() if c > 0}
         right = {m: -c for m, c in d.items() if c < 0}
         if not left:  # 0 < x reads better as x > 0
@@ -170,7 +172,7 @@ class Indices:
             left[()] = constant
         elif constant:
             right[()] = -constant
-        return infix(self.polynomial(left), _SYMBOLS[name], self.polynomial(right), EQUAL if name in ("eq", "ne") else LESS)
+        return self.infix(self.polynomial(left), _SYMBOLS[name], self.polynomial(right), EQUAL if name in ("eq", "ne") else LESS)
 
     # ------------------------------------------------------------ printing
 
@@ -188,11 +190,11 @@ class Indices:
         """An expression over axes."""
         match e.op:
             case "const":
-                return literal(e.data, Elem.I64)
+                return self.literal(e.data, Elem.I64)
             case "floordiv" | "mod":
                 a, b = (self.print(x) for x in e.args)
                 if self.is_plain_division(*e.args):
-                    return infix(a, "/" if e.op == "floordiv" else "%", b, PRODUCT)
+                    return self.infix(a, self.quotient if e.op == "floordiv" else "%", b, PRODUCT)
                 return self.helper(e.op, [a, b])
             case "min" | "max":
                 return self.helper(e.op, [self.print(x) for x in e.args])
@@ -212,13 +214,13 @@ class Indices:
         if shared is not None:
             inner = {_without(m, shared): c for m, c in p.items() if shared in m}
             rest = {m: c for m, c in p.items() if shared not in m}
-            product = infix(self.polynomial(inner), "*", self.texts[shared], PRODUCT)
+            product = self.infix(self.polynomial(inner), "*", self.texts[shared], PRODUCT)
             return self.plus(product, rest)
         stride = self.stride(p)
         if stride > 1:
             inner = {m: c // stride for m, c in p.items() if c % stride == 0}
             rest = {m: c for m, c in p.items() if c % stride}
-            return self.plus(infix(self.polynomial(inner), "*", literal(stride, Elem.I64), PRODUCT), rest)
+            return self.plus(self.infix(self.polynomial(inner), "*", self.literal(stride, Elem.I64), PRODUCT), rest)
         terms = sorted(p.items(), key=self.place)
         if not terms:
             return Text("0")
@@ -231,7 +233,7 @@ class Indices:
         out = first
         terms = sorted(rest.items(), key=self.place)
         for m, c in terms:
-            out = infix(out, "-" if c < 0 else "+", self.term(m, abs(c)), SUM)
+            out = self.infix(out, "-" if c < 0 else "+", self.term(m, abs(c)), SUM)
         return out
 
     def place(self, term: tuple[tuple[algebra.Expr, ...], int]) -> tuple[bool, bool, int, int, list[tuple[int, int]]]:
@@ -258,27 +260,18 @@ class Indices:
     def term(self, m: Sequence[algebra.Expr], c: int) -> Text:
         factors = [self.texts[a] if a in self.texts else self.print(a) for a in sorted(m, key=self.order)]
         if not factors:
-            return literal(c, Elem.I64)
+            return self.literal(c, Elem.I64)
         if c == -1:
             out = Text(f"-{factors[0].at(UNARY)}", UNARY)
         else:
-            out = factors[0] if c == 1 else infix(literal(c, Elem.I64), "*", factors[0], PRODUCT)
+            out = factors[0] if c == 1 else self.infix(self.literal(c, Elem.I64), "*", factors[0], PRODUCT)
         for f in factors[1:]:
-            out = infix(out, "*", f, PRODUCT)
+            out = self.infix(out, "*", f, PRODUCT)
         return out
 
     def order(self, a: algebra.Expr) -> tuple[int, int]:
         """Loop variables first, outer ones before inner ones."""
         return (0 if a in self.loops else 1, a.number)
-
-
-def _conjuncts(cond: Expr) -> Iterator[Expr]:
-    match cond:
-        case Op("and", _, (a, b)):
-            yield from _conjuncts(a)
-            yield from _conjuncts(b)
-        case _:
-            yield cond
 
 
 def _without(m: tuple[algebra.Expr, ...], factor: algebra.Expr) -> tuple[algebra.Expr, ...]:

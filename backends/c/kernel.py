@@ -15,15 +15,18 @@ from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.index import Indices
 from tlc.backends.c.scalar import emit
 from tlc.backends.c.words import LESS, TYPES, UNARY, Names, Text, call, infix, literal
+from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import applied, expressions
 from tlc.tensor.kernel.ir import (
     Apply,
+    Barrier,
     Buffer,
     Const,
     Declare,
+    Exchange,
     Expr,
     For,
     If,
@@ -37,8 +40,8 @@ from tlc.tensor.kernel.ir import (
     Store,
     Var,
     statements,
+    subexpressions,
 )
-from tlc.tensor.kernel.verify import subexpressions
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _INDEX = ("add", "sub", "mul", "neg", "floordiv", "mod", "min", "max")
@@ -61,13 +64,17 @@ def print_kernel(kernel: Kernel, helpers: Helpers, callees: Mapping[str, Callee]
 
 
 def comment(span: Span, notes: Sequence[str] = ()) -> list[str]:
+    """Where something comes from, as comments of C."""
+    return [f"/* {line.replace('*/', '* /')} */" for line in origin(span, notes)]
+
+
+def origin(span: Span, notes: Sequence[str] = ()) -> list[str]:
     """Where something comes from, in the source's own words."""
     lines = []
     if span.source is not NOWHERE.source:
         line, _ = span.source.position(span.start)
         lines.append(f"{span.source.path}:{line}: {span.source.line(line).strip()}")
-    lines += notes
-    return [f"/* {line.replace('*/', '* /')} */" for line in lines]
+    return [*lines, *notes]
 
 
 def head(kernel: Kernel, helpers: Helpers, callees: Mapping[str, Callee], name: str) -> str:
@@ -208,6 +215,8 @@ class _Printer:
                 self.conditional(s)
             case Declare():
                 self.declare(s.buffer, None)
+            case Barrier() | Exchange():
+                raise InternalError("threads of a GPU meet", f"kernel {self.kernel.name}")
 
     def declare(self, b: Buffer, following: Stmt | None) -> None:
         """A local buffer; a single cell begins with the constant that is stored to it first."""

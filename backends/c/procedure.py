@@ -24,6 +24,7 @@ from tlc.frontend.diagnostics import CompileError, Diagnostic, InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
+from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import predecessors, reverse_postorder
 from tlc.ssa.ir import I64, Block, Function, Instr, Terminator, Type, Value, walk
 from tlc.ssa.tape import TAPES, tape_of
@@ -100,7 +101,7 @@ def called(instr: Instr, kernels: Mapping[str, Kernel]) -> list[str]:
     """The functions that an instruction calls, by a kernel too."""
     match instr.op:
         case "call":
-            return [str(instr.attrs["callee"])]
+            return [callee_of(instr)]
         case "run":
             return applied(kernels[str(instr.attrs["kernel"])])
         case _:
@@ -399,7 +400,7 @@ class _Printer:
         return widened(self.helpers, self.one(v), v.type.elem)
 
     def op_call(self, instr: Instr) -> None:
-        callee = self.callees[str(instr.attrs["callee"])]
+        callee = self.callees[callee_of(instr)]
         args = [t for v in instr.operands for t in self.values[v]]
         if not callee.can_stop and len(instr.results) == 1 and not instr.result.type.rank:
             self.named(instr.result, call(callee.name, *args))

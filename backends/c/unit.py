@@ -13,6 +13,7 @@ from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.kernel import Callee, can_stop, head, print_kernel
 from tlc.backends.c.procedure import STOPPED, function_head, may_stop, print_function, reached
 from tlc.backends.c.words import Names
+from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Module, walk
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
@@ -101,8 +102,8 @@ class _Unit:
             return
         self.begun[key] = None
         for instr in walk(function.body):
-            if instr.op == "call" and str(instr.attrs["callee"]) != name:
-                self.function(str(instr.attrs["callee"]))
+            if instr.op == "call" and callee_of(instr) != name:
+                self.function(callee_of(instr))
             elif instr.op == "run":
                 self.kernel(str(instr.attrs["kernel"]))
         self.texts.append(print_function(function, self.helpers, self.callees, self.kernels, self.kernel_names))

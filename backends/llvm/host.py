@@ -33,7 +33,7 @@ from tlc.ssa.calls import reached, recursive
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Type, Value, walk
 from tlc.ssa.tape import tape_of
-from tlc.tensor.kernel.calls import applied
+from tlc.tensor.kernel.calls import applied, may_end_run
 from tlc.tensor.kernel.ir import Kernel, Var
 
 _RARE = ', !prof !{!"branch_weights", i32 1048575, i32 1}'  # the first edge is nearly always taken
@@ -431,7 +431,7 @@ class _Printer:
         for v in inputs:
             args.append(f"{'ptr' if v.type.rank else register(v.type.elem)} {self.values[v][0]}")
         status = self.ins(f"call i32 {kernel_symbol(kernel.name)}({', '.join(args)})")
-        if applied(kernel):
+        if may_end_run(kernel):
             self.require_status(status)
         for r, cell in cells.items():
             self.values[r] = (self.load(cell, r.type.elem),)

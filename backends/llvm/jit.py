@@ -3,8 +3,9 @@
 Two ways through LLVM. Kernels come with their vectors, addresses and hoisting already as they should be, so they only
 get `sroa` (which turns local buffers into registers) and go straight to code generation: that halves a cold start and
 costs no speed. Host functions are ordinary scalar code and get LLVM's standard pipeline, with its vectorizer of loops: nothing there
-allows it to change the order in which reals are added. That of straight code is left out: it takes offsets near the ends of i64 for
-marks of its own, and ends the process.
+allows it to change the order in which reals are added. That of straight code is left out: it keeps addresses in a map by their constant
+parts, where the ends of i64 are marks of its own, and ends the process if it meets one (built without assertions, it goes on, wrongly).
+A chain of products of small constants makes such a part as well, when LLVM folds it, so no look at a function rules it out.
 
 Objects are kept by content, so a text that was compiled before costs nothing; the caller says where.
 """

@@ -28,6 +28,7 @@ from typing import TypeGuard
 from tlc.backends.llvm import scalar
 from tlc.backends.llvm.abi import function_symbol, kernel_symbol
 from tlc.backends.llvm.code import Code
+from tlc.backends.llvm.launch import print_launch
 from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.llvm.turn import turned
 from tlc.backends.llvm.values import Linear, Value, Word, wrapped
@@ -35,11 +36,14 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import expressions
+from tlc.tensor.kernel.grid import is_gpu
 from tlc.tensor.kernel.ir import (
     Apply,
+    Barrier,
     Buffer,
     Const,
     Declare,
+    Exchange,
     Expr,
     For,
     If,
@@ -52,10 +56,11 @@ from tlc.tensor.kernel.ir import (
     Stmt,
     Store,
     Var,
+    conjuncts,
     const,
     statements,
+    subexpressions,
 )
-from tlc.tensor.kernel.verify import subexpressions
 
 NEAR = 4  # elements from lane to lane that are loaded with what lies between, which is cheaper than to gather them
 VERSIONS = 2  # at most this many tails are decided for all the code around them (the code doubles with each)
@@ -98,7 +103,7 @@ Ends = tuple[Expr, Expr]
 
 def print_kernel(kernel: Kernel) -> str:
     """The definition of one kernel. Functions that it applies must be declared or defined in the same module."""
-    return _Printer(kernel).run()
+    return print_launch(kernel) if is_gpu(kernel) else _Printer(kernel).run()
 
 
 def _ready(e: Expr, env: dict[str, Value]) -> bool:
@@ -167,16 +172,6 @@ def _lanes_of(text: str, lanes: int) -> list[bool] | None:
     if text in ("true", "false"):
         return [text == "true"] * lanes
     return [x.endswith("true") for x in text.strip("<>").split(", ")] if text.startswith("<") else None
-
-
-def conjuncts(cond: Expr) -> Iterator[Expr]:
-    """What a condition is the conjunction of."""
-    match cond:
-        case Op("and", Elem.BOOL, (a, b)):
-            yield from conjuncts(a)
-            yield from conjuncts(b)
-        case _:
-            yield cond
 
 
 def _mentions(e: Expr, var: Var) -> bool:
@@ -381,6 +376,8 @@ class _Printer:
                 self.conditional(s)
             case Declare():
                 self.declare(s.buffer)
+            case Barrier() | Exchange():
+                raise InternalError("threads of a GPU meet", f"kernel {self.kernel.name}")
 
     def unrolled(self, s: For) -> None:
         start, stop = self.linear(s.start).value, self.linear(s.stop).value

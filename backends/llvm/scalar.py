@@ -11,7 +11,10 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
 from tlc.backends.llvm import narrow
+from tlc.backends.llvm.dots import dotted
 from tlc.frontend import elementary
 from tlc.frontend.narrow_reals import NARROW, to_memory
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
@@ -225,15 +228,36 @@ def _convert(c: Context, a: str) -> str:
         return c.compare("une" if source.is_real else "ne", a, c.const(0))
     if source.is_real and result.is_real:
         return c.ins(f"{'fpext' if result.width > source.width else 'fptrunc'} {c.type} {a} to {out}")
+    if source.is_real and c.lanes > 1:
+        return _saturated(c, a)
     if source.is_real:
         name = "fptosi" if result.is_signed else "fptoui"
-        lanes = "" if c.lanes == 1 else f"v{c.lanes}"
-        return c.ins(f"call {out} @llvm.{name}.sat.{lanes}{MANGLED[result]}.{lanes}{MANGLED[source]}({c.type} {a})")
+        return c.ins(f"call {out} @llvm.{name}.sat.{MANGLED[result]}.{MANGLED[source]}({c.type} {a})")
     if result.is_real:
         return c.ins(f"{'sitofp' if source.is_signed else 'uitofp'} {c.type} {a} to {out}")
     if source is Elem.BOOL or result.width > source.width:
         return c.ins(f"{'sext' if source.is_signed else 'zext'} {c.type} {a} to {out}")
     return a if result.width == source.width else c.ins(f"trunc {c.type} {a} to {out}")
+
+
+def _saturated(c: Context, a: str) -> str:
+    """A vector of reals as integers. (LLVM's own saturating conversions become scalar code.) Reals are moved into the range of the integers
+    first; where the greatest integer is no real of this type, a comparison chooses it.
+    """
+    via = Elem.I32 if c.result.width < 32 else c.result
+    low, high = int(np.iinfo(DTYPES[c.result]).min), int(np.iinfo(DTYPES[c.result]).max)
+    real = DTYPES[c.operand].type
+    fits = int(real(high)) == high
+    top = real(high) if fits else np.nextafter(real(high), real(0))
+    x = c.select(c.compare("ord", a, a), a, c.const(0))
+    x = c.select(c.compare("ogt", x, c.const(low)), x, c.const(low))
+    x = c.select(c.compare("olt", x, c.const(float(top))), x, c.const(float(top)))
+    wide, out = register(via, c.lanes), register(c.result, c.lanes)
+    whole = c.ins(f"{'fptosi' if via.is_signed else 'fptoui'} {c.type} {x} to {wide}")
+    if not fits:
+        above = c.compare("ogt", a, c.const(float(top)))
+        whole = c.ins(f"select {c.bool} {above}, {wide} {literal(high, via, c.lanes)}, {wide} {whole}")
+    return whole if via is c.result else c.ins(f"trunc {wide} {whole} to {out}")
 
 
 def _bitcast(c: Context, a: str) -> str:
@@ -305,6 +329,10 @@ def emit(lines: Lines, op: str, result: Elem, operands: tuple[tuple[str, Elem], 
         wide = tuple((narrow.widened(lines, text, elem, lanes), Elem.F32) if elem in NARROW else (text, elem) for text, elem in operands)
         out = emit(lines, op, Elem.F32 if result in NARROW else result, wide, lanes)
         return narrow.rounded(lines, out, result, lanes) if result in NARROW else out
+    if SCALAR_OPS[op].instruction:
+        native = dotted(lines, op, [text for text, _ in operands], register(result), lanes)
+        if native is not None:
+            return native
     if SCALAR_OPS[op].elementary:
         return str(elementary.expand(op, Expansion(lines, lanes), result, *operands)[0])
     return FORMS[op](Context(lines, result, of, lanes), *(text for text, _ in operands))

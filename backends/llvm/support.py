@@ -3,7 +3,7 @@
 Memory. A buffer is preceded by a header of 64 bytes: a link and its size. Freed buffers wait in lists by size class (a hash of
 the exact size, so a list nearly always holds one size), most recent first. A step of training frees and allocates the same sizes
 again and again, so after the first one it asks the C library for nothing. When more than `SPARE` bytes and more than the
-program uses lie in the lists, they are given back before new memory is asked for.
+program uses lie in the lists, they are given back before new memory is asked for. Where a device computes, the context says whom to ask.
 
 A tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers.
 """
@@ -72,12 +72,12 @@ back:
   call void @tlc.trim(ptr %ctx)
   br label %ask
 ask:
-  %new = call ptr @aligned_alloc(i64 64, i64 %size)
+  %new = call ptr @tlc.ask(ptr %ctx, i64 %size)
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %retry, label %made
 retry:
   call void @tlc.trim(ptr %ctx)
-  %again = call ptr @aligned_alloc(i64 64, i64 %size)
+  %again = call ptr @tlc.ask(ptr %ctx, i64 %size)
   %gone = icmp eq ptr %again, null
   br i1 %gone, label %none, label %made
 made:
@@ -131,6 +131,34 @@ define void @tlc.free(ptr %ctx, ptr %data) nounwind {
   ret void
 }
 
+define internal ptr @tlc.ask(ptr %ctx, i64 %size) nounwind cold noinline {
+entry:
+  %allocate.at = getelementptr i8, ptr %ctx, i64 $allocate
+  %allocate = load ptr, ptr %allocate.at
+  %none = icmp eq ptr %allocate, null
+  br i1 %none, label %library, label %device
+library:
+  %new = call ptr @aligned_alloc(i64 64, i64 %size)
+  ret ptr %new
+device:
+  %shared = call ptr %allocate(i64 %size)
+  ret ptr %shared
+}
+
+define internal void @tlc.give(ptr %ctx, ptr %block) nounwind cold noinline {
+entry:
+  %release.at = getelementptr i8, ptr %ctx, i64 $release
+  %release = load ptr, ptr %release.at
+  %none = icmp eq ptr %release, null
+  br i1 %none, label %library, label %device
+library:
+  call void @free(ptr %block)
+  ret void
+device:
+  call void %release(ptr %block)
+  ret void
+}
+
 define internal ptr @tlc.class(ptr %ctx, i64 %size) alwaysinline nounwind {
   %units = lshr i64 %size, 6
   %mixed = mul i64 %units, -7046029254386353131
@@ -158,7 +186,7 @@ block:
   br i1 %end, label %emptied, label %one
 one:
   %next = load ptr, ptr %at
-  call void @free(ptr %at)
+  call void @tlc.give(ptr %ctx, ptr %at)
   br label %block
 emptied:
   %k1 = add i64 %k, 1
@@ -280,7 +308,7 @@ show:
 }
 """
 
-_NAMES = ("used", "peak", "cached", "mallocs", "classes", "tapes", "ticked")
+_NAMES = ("used", "peak", "cached", "mallocs", "classes", "tapes", "ticked", "allocate", "release")
 
 SUPPORT = Template(_TEXT).substitute(
     {name: offset(name) for name in _NAMES},

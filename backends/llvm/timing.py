@@ -8,7 +8,7 @@ one is taken out of the other's time. Requires: kernels are called by the progra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from string import Template
 
@@ -22,6 +22,7 @@ from tlc.backends.timing import (
     CALLS,
     FIRST_KERNEL,
     FIRST_SERVICE,
+    HOOK,
     INNER,
     KERNEL_WORDS,
     PROCESSOR,
@@ -61,6 +62,27 @@ _AROUND = """  %table.at = getelementptr i8, ptr $CTX
 
 assert INNER == 0
 
+# Who looks on sees the first call, and then each that is as many as all before it.
+_WITNESSED = """  %hook.table.at = getelementptr i8, ptr %ctx, i64 $PROFILE
+  %hook.table = load ptr, ptr %hook.table.at
+  %hook.at = getelementptr i8, ptr %hook.table, i64 $HOOK
+  %hook = load ptr, ptr %hook.at
+  %hook.none = icmp eq ptr %hook, null
+  br i1 %hook.none, label %run, label %count
+count:
+  %past.at = getelementptr i8, ptr %hook.table, i64 $PAST
+  %past = load i64, ptr %past.at
+  %with = add i64 %past, 1
+  %both = and i64 %past, %with
+  %look = icmp eq i64 %both, 0
+  br i1 %look, label %tell, label %run
+tell:
+$SLOTS
+  call void %hook(i64 $NUMBER, ptr %slots)
+  br label %run
+run:
+"""
+
 
 def print_timed(kernel: Kernel, number: int, work: Iterable[int] = ()) -> str:
     """The definition of a kernel that counts in row `number`; `work` are outputs that nobody reads. Needs `DECLARE_CLOCK`."""
@@ -73,6 +95,7 @@ def print_timed(kernel: Kernel, number: int, work: Iterable[int] = ()) -> str:
     row = 8 * (FIRST_KERNEL + KERNEL_WORDS * number)
     lines = [
         f"define i32 {kernel_symbol(kernel.name)}({', '.join(['ptr %ctx', *args])}) noinline nounwind {{",
+        _witnessed(args, number, row),
         _around(call, f"%ctx, i64 {offset('profile')}", row).rstrip("\n"),
         f"  %totals = getelementptr i8, ptr %row, i64 {8 * AMOUNTS}",
         f"  call i32 {kernel_symbol(amounts.name)}({', '.join(['ptr %ctx', 'ptr %totals', *scalars])})",
@@ -80,6 +103,16 @@ def print_timed(kernel: Kernel, number: int, work: Iterable[int] = ()) -> str:
         "}",
     ]
     return "\n".join([print_kernel(inside), print_kernel(amounts), *lines, ""])
+
+
+def _witnessed(args: Sequence[str], number: int, row: int) -> str:
+    """What tells the hook: a slot of 64 bits an argument."""
+    slots = [f"  %slots = alloca [{len(args)} x i64], align 8"]
+    for k, arg in enumerate(args):
+        slots += [f"  %slot{k} = getelementptr i64, ptr %slots, i64 {k}", f"  store i64 0, ptr %slot{k}", f"  store {arg}, ptr %slot{k}"]
+    profile, past = offset("profile"), row + 8 * CALLS
+    text = Template(_WITNESSED).substitute(PROFILE=profile, HOOK=8 * HOOK, PAST=past, NUMBER=number, SLOTS="\n".join(slots))
+    return text.rstrip("\n")
 
 
 def _around(call: str, context: str, row: int) -> str:

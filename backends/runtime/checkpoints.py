@@ -52,7 +52,9 @@ def load_tensor(layout: str, path: str, name: str) -> tuple[Any]:
             near = ", ".join(f"`{printable(other)}`" for other in get_close_matches(name, entries, 5, 0.5))
             raise RuntimeStop(f"{path} has no tensor `{name}`", "checkpoint", (f"it has {near}",) if near else ())
         if entry.dtype != NAMES[wanted.elem] or len(entry.shape) != wanted.rank:
-            raise RuntimeStop(f"`{name}` of {path} is {_type(entry, wanted)}, and the program says {wanted.asked}", "checkpoint")
+            found = _type(entry, wanted)
+            said = f"say what it is, `as {found}`, and convert: `{wanted.elem}(x)`" if len(entry.shape) == wanted.rank else f"`as {found}`"
+            raise RuntimeStop(f"`{name}` of {path} is {found}, and the program says {wanted.asked}", "checkpoint", (said,))
         return (_loaded(stream, replace(wanted, name=name), entries),)
 
 

@@ -31,6 +31,7 @@ EXTERNS = {
     "io.write": "files.write",  # (path: str, text: str)
     "io.write_bytes": "files.write_bytes",  # (path: str, content: u8[n])
     "io.append": "files.append",  # (path: str, text: str)
+    "io.ensure_writable": "files.ensure_writable",  # (path: str)
     "io.exists": "files.exists",  # (path: str) -> bool
     "io.encode": "files.encode",  # (text: str) -> u8[?]
     "io.decode": "files.decode",  # (content: u8[n]) -> str
@@ -40,6 +41,7 @@ EXTERNS = {
 SPEAKING = {
     "put": "console.put",  # (text: str), for `print` with an `end`
     "io.read_line": "console.read_line",  # (prompt: str) -> (str, bool)
+    "plot.ensure_drawable": "plots.ensure_drawable",  # (path: str)
     "plot.line": "plots.line",  # [T: num](y: T[n], path: str, title: str, x_label: str, y_label: str)
     "plot.lines": "plots.lines",  # [T: num](x: T[n], y: T[k, n], names: str, path: str, title: str, x_label: str, y_label: str)
     "plot.image": "plots.image",  # [T: num](x: T[h, w], path: str, title: str)

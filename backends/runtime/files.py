@@ -22,6 +22,8 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 @contextmanager
 def failing(what: str, path: str) -> Iterator[None]:
     """Say in the words of the program what the system refuses inside: "cannot read runs/a.txt: no such file or directory"."""
+    if not path:
+        raise RuntimeStop(f"cannot {what} a file without a name: the path is empty", "file")
     if "\0" in path:
         raise RuntimeStop(f"cannot {what} {path!r}: the name has a zero byte", "file")
     try:
@@ -85,6 +87,21 @@ def append(path: str, text: str) -> tuple[()]:
     """Add to the end of a file, in one piece; make it if there is none."""
     with failing("write", path), open(path, "ab", buffering=0) as stream:
         stream.write(text.encode())
+    return ()
+
+
+def ensure_writable(path: str) -> tuple[()]:
+    """Fail as writing the file would, as far as that can be known before, and change nothing."""
+    with failing("write", path):
+        real = Path(os.path.realpath(path))
+        if real.is_dir():
+            raise IsADirectoryError(21, os.strerror(21))
+        if not real.parent.is_dir():
+            code = 20 if real.parent.exists() else 2
+            raise OSError(code, os.strerror(code))
+        asked = (real,) if real.exists() and not real.is_file() else (real.parent, real) if real.exists() else (real.parent,)
+        if not all(os.access(p, os.W_OK) for p in asked):
+            raise PermissionError(13, os.strerror(13))
     return ()
 
 

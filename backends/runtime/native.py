@@ -12,10 +12,10 @@ import mmap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from tlc.backends.context import FIELDS, SERVICES, Reason
-from tlc.backends.program import ENTRY, Executable, Foreign
+from tlc.backends.program import ENTRY, Device, Executable, Foreign
 from tlc.backends.runtime.served import Served, Slots
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import NOWHERE
@@ -38,6 +38,7 @@ class Context(ctypes.Structure):
 _Service = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Main = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
 _Void = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -54,9 +55,19 @@ class Native:
         self.calls: Counter[str] = Counter()
         self.failure: BaseException | None = None
         self.served = Served(executable.tables, services, _Process(self))
-        self.callbacks = [_Service(self.guarded(name, getattr(self.served, name))) for name in SERVICES]
+        self.callbacks: list[Any] = [_Service(self.guarded(name, getattr(self.served, name))) for name in SERVICES]
         for k, function in enumerate(self.callbacks):
             self.context.services[k] = ctypes.cast(function, ctypes.c_void_p).value
+        if executable.device is not None:
+            self.use(executable.device)
+
+    def use(self, device: Device) -> None:
+        """Kernels run there, and buffers lie where it sees them."""
+        launch = _Service(self.guarded("launch", lambda slots: device.launch(slots.address)))
+        allocate, release = _Allocate(device.allocate), _Void(device.release)
+        self.callbacks += [launch, allocate, release]
+        for name, function in (("launch", launch), ("allocate", allocate), ("release", release)):
+            setattr(self.context, name, ctypes.cast(function, ctypes.c_void_p).value)
 
     def run(self) -> None:
         """Run `main`. Raises `Stop` where the program stops itself, what a service raised, or `KeyboardInterrupt`."""

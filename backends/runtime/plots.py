@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,18 +79,35 @@ def _sketch_lines(world: World, x: Any, y: Any, names: list[str], title: str) ->
         world.put(f"{sketch.curve(x[here], row[here], low, high) if here.any() else '(no finite numbers)'}\n")
 
 
-def _draw(path: str, fill: Callable[[Axes], None]) -> None:
-    """A picture in a file. The same numbers give the same bytes: there is no date in it, and no name is drawn by chance."""
+def ensure_drawable(world: World, path: str) -> None:
+    """`plot.ensure_drawable(path)`: fail as drawing would, as far as that can be known before."""
+    _kind(path)
+    if find_spec("matplotlib") is None:
+        raise _no_matplotlib(path)
+    files.ensure_writable(path)
+
+
+def _kind(path: str) -> str:
     kind = Path(path).suffix.lstrip(".").lower()
     if kind not in KINDS:
         raise RuntimeStop(f"a picture is a .png, .svg or .pdf, and {path} is none of them", "file")
+    return kind
+
+
+def _no_matplotlib(path: str) -> RuntimeStop:
+    brings = "the extra `plot` of the compiler brings it, and so does `pip install matplotlib`"
+    notes = (brings, "without a path there is a sketch in the terminal")
+    return RuntimeStop(f"drawing {path} needs Matplotlib, which is not installed", "extern", notes)
+
+
+def _draw(path: str, fill: Callable[[Axes], None]) -> None:
+    """A picture in a file. The same numbers give the same bytes: there is no date in it, and no name is drawn by chance."""
+    kind = _kind(path)
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        brings = "the extra `plot` of the compiler brings it, and so does `pip install matplotlib`"
-        notes = (brings, "without a path there is a sketch in the terminal")
-        raise RuntimeStop(f"drawing {path} needs Matplotlib, which is not installed", "extern", notes) from None
+        raise _no_matplotlib(path) from None
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     with rc_context({"svg.hashsalt": "tlc", "text.parse_math": False}), warnings.catch_warnings(), files.replacing(path) as stream:
         warnings.simplefilter("ignore")  # of letters that its font does not have

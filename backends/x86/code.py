@@ -13,7 +13,7 @@ class Link(IntEnum):
 
     ADDRESS = 2  # `lea r, [rip + symbol]`: within this code
     CALL = 4  # `call symbol`, `jmp symbol`; the loader may lead it through a stub
-    SLOT = 42  # `mov r, [rip + slot]` with REX: a word that holds the address of the symbol, wherever it is
+    SLOT = 42  # `mov r, [rip + slot]` with REX: a word that holds the address of the symbol, wherever it is; objects of LLVM have these
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,6 @@ for _k, _c in enumerate(CONDITIONS):
 # Scalars of f32 and f64: the prefix and the last letters of the name.
 _SCALAR = ((32, "F3", "ss"), (64, "F2", "sd"))
 _PACKED = ((32, "NP", "ps"), (64, "66", "pd"))
-_VECTOR = 128
 for _w, _p, _s in _SCALAR:
     for _name, _opcode in (("add", 0x58), ("mul", 0x59), ("sub", 0x5C), ("min", 0x5D), ("div", 0x5E), ("max", 0x5F), ("sqrt", 0x51)):
         _ROWS.append((f"v{_name}{_s}", "x,v,y", f"VEX.{_p}.0F {_opcode:02X} /r", (_w,)))

@@ -34,7 +34,7 @@ from tlc.ssa.dominance import dominance
 from tlc.ssa.ir import Block, Function, Instr, Terminator, Value
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.ops import ROWS
-from tlc.tensor.kernel.calls import applied
+from tlc.tensor.kernel.calls import may_end_run
 from tlc.tensor.kernel.ir import Kernel
 
 # What may write to the memory of tensors, or give it back: no load is delayed past these.
@@ -316,9 +316,9 @@ class Selector:
         self.out.outgoing = max(self.out.outgoing, words)
 
     def may_stop(self, kernel: Kernel) -> bool:
-        """Whether a kernel says how it ended: one that calls functions."""
+        """Whether a kernel says how it ended: one that calls functions, or is one of a GPU."""
         if kernel.name not in self._stopping:
-            self._stopping[kernel.name] = bool(applied(kernel))
+            self._stopping[kernel.name] = may_end_run(kernel)
         return self._stopping[kernel.name]
 
     # ------------------------------------------------------------ failures

@@ -7,14 +7,14 @@ Application   struct lifting, then dimensions (`lifting.py` has the loops), then
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, part, read
 from tlc.frontend.check.callee import function_of
-from tlc.frontend.check.cells import BOUNDS, Mismatch, Pattern, conversion_help, elem_of
+from tlc.frontend.check.cells import BOUNDS, Mismatch, Pattern, conversion_help, elem_of, is_real
 from tlc.frontend.check.dimension import dims_of_value, extent_of, is_i64
 from tlc.frontend.check.functions import FunctionValue, Site
 from tlc.frontend.check.habits import argument_help
@@ -38,13 +38,14 @@ def call(body: Body, fn: FunctionValue, args: Sequence[ast.Argument], span: Span
     sig = fn.signature(body)
     given = arrange(body, fn, sig, args, span)
     functions: dict[str, ast.Expr] = {}
-    values: list[typed.Expr] = []
+    others: list[ast.Expr | typed.Expr] = []
     for p, a in given:
         if isinstance(p.type, FunctionType):
             assert not isinstance(a, typed.Expr)
             functions[p.name] = a
         else:
-            values.append(a if isinstance(a, typed.Expr) else argument(body, a))
+            others.append(a)
+    values = body.each(others, lambda a: a if isinstance(a, typed.Expr) else argument(body, a))
     return apply(body, fn, values, functions, span)
 
 
@@ -67,7 +68,7 @@ def arrange(body: Body, fn: FunctionValue, sig: Signature, args: Sequence[ast.Ar
             name = a.name
         else:
             if k >= len(sig.params):
-                message = f"`{fn.name}` takes {_count(len(sig.params))}, {len(args)} are given"
+                message = f"`{fn.name}` takes {count(len(sig.params))}, {len(args)} are given"
                 raise fail("E0401", message, a.span, "one too many", help=fn.usage)
             name = sig.params[k].name
         if name in found:
@@ -85,7 +86,8 @@ def arrange(body: Body, fn: FunctionValue, sig: Signature, args: Sequence[ast.Ar
     return out
 
 
-def _count(n: int) -> str:
+def count(n: int) -> str:
+    """How many arguments, in words."""
     return "no arguments" if n == 0 else "1 argument" if n == 1 else f"{n} arguments"
 
 
@@ -152,7 +154,15 @@ class Application:
                     raise misfit(self.fn, p, v, Mismatch())
                 if not _lifts(p.type) and is_tree(v.type):
                     raise misfit(self.fn, trees[0], values[self.params.index(trees[0])], Mismatch())
-            return over_structs(self.body, operands, self.lift, self.span, what, any(_wants_real(p) for p in trees))
+            first = self.params.index(trees[0])
+
+            def leaf(leaves: list[typed.Expr]) -> typed.Expr:
+                try:
+                    return self.lift(leaves)
+                except Failed as e:
+                    raise self._of_leaf(e, values[first], leaves[first]) from None
+
+            return over_structs(self.body, operands, leaf, self.span, what, any(_wants_real(p) for p in trees))
         for p, o in zip(self.params, operands, strict=True):
             too_small = o.rank is not None and len(dims_of_value(o.value)) < o.rank
             if too_small or (o.extra and isinstance(p.type, TensorType) != isinstance(o.value.type, TensorType)):
@@ -168,6 +178,18 @@ class Application:
             return self.fit([_regrouped(s, rest, v.span) for s, v in zip(spread, values, strict=True)], values)
 
         return before.wrap(over_dims(self.body, flat, make, self.span, what))
+
+    def _of_leaf(self, failure: Failed, tree: typed.Expr, leaf: typed.Expr) -> Failed:
+        """An error of one leaf, saying of which; and where others are of another real type, that this is what stands in the way."""
+        d = failure.diagnostic
+        if d is None or is_tree(leaf.type):
+            return failure
+        note = f"`{self.fn.name}` is applied to each leaf of `{tree.type}`; this one is `{leaf.type}`"
+        reals = {str(elem_of(t)) for t in typed.leaf_types(tree.type) if is_real(t)}
+        if len(reals) == 1:
+            return Failed(replace(d, notes=(*d.notes, note)))
+        help = f"give all leaves one real type: here are {' and '.join(f'`{r}`' for r in sorted(reals))}"
+        return Failed(replace(d, notes=(note,), help=help))
 
     def _no_dims(self, lifted: list[Parameter]) -> None:
         """What cannot be lifted: a parameter that occurs in a dimension, a function whose result has `?`."""
@@ -330,7 +352,7 @@ def _function(body: Body, p: Parameter, node: ast.Expr, binds: Bound, bindable: 
     ]
     sig = fn.signature(body)
     if len(sig.params) < len(locals) or any(q.default is None for q in sig.params[len(locals) :]):
-        raise fail("E0402", f"`{p.name}` must be a function `{p.type}`, this one takes {_count(len(sig.params))}", node.span)
+        raise fail("E0402", f"`{p.name}` must be a function `{p.type}`, this one takes {count(len(sig.params))}", node.span)
     values: list[typed.Expr] = [read(i, node.span) for i in locals]
     values += [default(body, fn, q) for q in sig.params[len(locals) :]]
     with body.no_escape(pure=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tlc.frontend import ast, typed
-from tlc.frontend.check.apply import argument
+from tlc.frontend.check.apply import argument, count
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.cells import elem_of
 from tlc.frontend.check.habits import argument_help
@@ -34,11 +34,7 @@ def values(body: Body, node: ast.Call, name: str, low: int, high: int | None = N
     if len(positional) < low or (high is not None and len(positional) > high):
         wanted = count(low) if low == high else f"at least {count(low)}" if high is None else f"{low} to {count(high)}"
         raise fail("E0401", f"`{name}` takes {wanted}, {len(positional)} are given", node.span)
-    return [argument(body, a) for a in positional]
-
-
-def count(n: int) -> str:
-    return "no arguments" if n == 0 else "1 argument" if n == 1 else f"{n} arguments"
+    return body.each(positional, lambda a: argument(body, a))
 
 
 def literal_int(e: typed.Expr, what: str) -> int:

@@ -12,13 +12,15 @@ from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
 from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import do, read, unit
-from tlc.frontend.check.cells import NEVER, Mismatch, unify
+from tlc.frontend.check.cells import NEVER, Mismatch, elem_of, tensor, unify, unify_elem
 from tlc.frontend.check.flexible import renewed
 from tlc.frontend.check.operators import compare_help
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Kind
 from tlc.frontend.diagnostics import Label
+from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.source import Span
+from tlc.frontend.typed import with_dims
 from tlc.frontend.types import BOOL, UNIT, TensorType, Type
 
 
@@ -147,7 +149,7 @@ def if_value(body: Body, node: ast.IfExpr) -> typed.Expr:
     cond = condition(body, node.cond, "if")
     otherwise = node.other
     then, other = sides(body, (lambda: check_block(body, node.then, value=True), lambda: body.expr(otherwise)))
-    value = _joined(cond, then, other, node.span)
+    value = _joined(body, cond, then, other, node.span)
     after = renewed(body, node, node.span)
     if not after or value.type is NEVER:
         return value
@@ -157,7 +159,7 @@ def if_value(body: Body, node: ast.IfExpr) -> typed.Expr:
     return do((typed.Let(local, value, span=node.span), *after), read(local, node.span))
 
 
-def _joined(cond: typed.Expr, then: typed.Expr, other: typed.Expr, span: Span) -> typed.Expr:
+def _joined(body: Body, cond: typed.Expr, then: typed.Expr, other: typed.Expr, span: Span) -> typed.Expr:
     if then.type is NEVER and other.type is NEVER:
         return typed.If(cond, as_unit(then), as_unit(other), type=NEVER, span=span)
     if then.type is NEVER or other.type is NEVER:
@@ -170,8 +172,28 @@ def _joined(cond: typed.Expr, then: typed.Expr, other: typed.Expr, span: Span) -
     try:
         unify(then.type, other.type)
     except Mismatch as m:
-        raise _sides_differ(then, other, m) from None
+        type = _unknown_lengths(then.type, other.type, span)
+        if type is None:
+            raise _sides_differ(then, other, m) from None
+        local = body.local("value", type, span)  # its dimensions have their values from here on
+        return do((typed.Let(local, typed.If(cond, then, other, type=type, span=span), span=span),), read(local, span))
     return typed.If(cond, then, other, type=then.type, span=span)
+
+
+def _unknown_lengths(then: Type, other: Type, span: Span) -> Type | None:
+    """The type of both sides where they differ in dimensions that only the run knows: `?` once more. None where they differ in others."""
+    if not isinstance(then, TensorType) or not isinstance(other, TensorType) or len(then.dims) != len(other.dims):
+        return None
+    try:
+        unify_elem(elem_of(then), elem_of(other))
+    except Mismatch:
+        return None
+    dims = []
+    for a, b in zip(then.dims, other.dims, strict=True):
+        if a != b and not any(isinstance(d.atom, DimVar) and d.atom.name == "?" for d in (a, b)):
+            return None
+        dims.append(a if a == b else Dim.var(DimVar("?", span)))
+    return with_dims(tuple(dims), tensor(elem_of(then)))
 
 
 def _sides_differ(then: typed.Expr, other: typed.Expr, m: Mismatch) -> Failed:

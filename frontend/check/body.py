@@ -6,7 +6,7 @@ The files around hold one kind of expression or statement each and register thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,8 @@ EXPRESSIONS: dict[type[ast.Node], Callable[[Body, Any], typed.Expr]] = {}
 STATEMENTS: dict[type[ast.Node], Callable[[Body, Any], list[typed.Stmt]]] = {}
 
 F = TypeVar("F", bound=Callable[..., Any])
+N = TypeVar("N")
+R = TypeVar("R")
 
 
 def expression(node: type[ast.Node]) -> Callable[[F], F]:
@@ -84,6 +86,23 @@ class Body:
 
     def stmt(self, node: ast.Stmt) -> list[typed.Stmt]:
         return STATEMENTS[type(node)](self, node)
+
+    def each(self, nodes: Iterable[N], check: Callable[[N], R]) -> list[R]:
+        """`check` of nodes that stand side by side. If some fail, all others are checked too before this raises Failed, so that one run
+        shows the faults of all.
+        """
+        out: list[R] = []
+        failure: Failed | None = None
+        for node in nodes:
+            try:
+                out.append(check(node))
+            except Failed as e:
+                if failure is not None:
+                    self.session.report(failure)
+                failure = e
+        if failure is not None:
+            raise failure
+        return out
 
     # ------------------------------------------------------------ scopes
 

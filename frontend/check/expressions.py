@@ -146,7 +146,7 @@ def member(body: Body, base: typed.Expr, node: ast.Field) -> typed.Expr:
 
 @expression(ast.TupleExpr)
 def tuple_(body: Body, node: ast.TupleExpr) -> typed.Expr:
-    items = tuple(body.expr(i) for i in node.items)
+    items = tuple(body.each(node.items, body.expr))
     for i in items:
         if i.type == UNIT:
             raise fail("E0503", "this has no value", i.span)
@@ -159,7 +159,7 @@ def tuple_(body: Body, node: ast.TupleExpr) -> typed.Expr:
 def list_(body: Body, node: ast.ListExpr) -> typed.Expr:
     if not node.items:
         raise fail("E0301", "an empty tensor literal has no element type", node.span, help="write `zeros(0)`")
-    items = [body.expr(i) for i in node.items]
+    items = body.each(node.items, body.expr)
     first = items[0]
     if not isinstance(first.type, TensorType | StructType):
         raise fail("E0301", f"a tensor cannot hold a `{first.type}`", first.span)

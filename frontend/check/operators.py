@@ -28,8 +28,7 @@ SMALL_POWER = 64  # up to here a literal exponent becomes multiplications
 def binary(body: Body, node: ast.Binary) -> typed.Expr:
     if node.op in ("and", "or"):
         return _logical(body, node)
-    left = operand(body, node.left)
-    right = operand(body, node.right)
+    left, right = body.each((node.left, node.right), lambda e: operand(body, e))
     if node.op == "@":
         return matmul(body, left, right, node.op_span, node.span)
     if node.op == "**":
@@ -61,7 +60,7 @@ def unary(body: Body, node: ast.Unary) -> typed.Expr:
 
 def _logical(body: Body, node: ast.Binary) -> typed.Expr:
     """`and` and `or`: short circuits on scalars, element by element on tensors."""
-    left, right = operand(body, node.left), operand(body, node.right)
+    left, right = body.each((node.left, node.right), lambda e: operand(body, e))
     for side in (left, right):
         if not (isinstance(side.type, TensorType) and elem_of(side.type) is Elem.BOOL):
             raise fail("E0304", f"`{node.op}` takes `bool`s, found `{side.type}`", side.span, help=compare_help(side))

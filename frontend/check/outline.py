@@ -84,6 +84,8 @@ def _free_locals(params: tuple[typed.Local, ...], body: typed.Expr) -> tuple[lis
                 read_[node.local] = None
             case typed.Call() | typed.Extern() | typed.Foreign() | typed.Cast():
                 atoms.update(_bare_type(node.type))
+            case typed.If():  # where sides of unknown lengths meet
+                atoms.update(_bare_type(node.type) - _bare_type(node.then.type) - _bare_type(node.other.type))
             case _:
                 pass
     return [r for r in read_ if r not in bound], atoms

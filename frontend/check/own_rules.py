@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, typed
-from tlc.frontend.check.apply import apply
+from tlc.frontend.check.apply import apply, count
 from tlc.frontend.check.body import Body
 from tlc.frontend.check.build import Bindings, read
 from tlc.frontend.check.callee import function_of
@@ -80,11 +80,7 @@ def own_rule(body: Body, decl: FunctionDecl, params: Sequence[Local], result: Ty
 
 def _wrong_parameters(decl: FunctionDecl, fn: FunctionValue, sig: Signature, takes: Sequence[Local], span: Span) -> Failed:
     wanted = ", ".join(f"{p.name}: {p.type}" for p in takes)
-    message = f"`{fn.name}` cannot be the rule of `{decl.name}`: it takes {_count(len(sig.params))}, and should take {len(takes)}"
+    message = f"`{fn.name}` cannot be the rule of `{decl.name}`: it takes {count(len(sig.params))}, and should take {len(takes)}"
     labels = (Label(decl.node.name_span, "the rule of this function"),)
     help = f"a rule takes the parameters, the result `y` and the gradient `dy` by it: `({wanted})`"
     return fail("E0604", message, span, labels=labels, help=help)
-
-
-def _count(n: int) -> str:
-    return "1 argument" if n == 1 else f"{n} arguments"

@@ -18,15 +18,13 @@ def text(body: Body, node: ast.Str) -> typed.Expr:
     """A string literal."""
     if all(isinstance(p, str) for p in node.pieces):
         return str_const("".join(p for p in node.pieces if isinstance(p, str)), node.span)
-    pieces: list[str | typed.Hole] = []
-    for p in node.pieces:
-        if isinstance(p, str):
-            pieces.append(p)
-            continue
-        value = printable(body, p.expr)
-        _check_spec(value.type, p.spec, p)
-        pieces.append(typed.Hole(value, p.spec))
-    return typed.Format(tuple(pieces), type=STR, span=node.span)
+    return typed.Format(tuple(body.each(node.pieces, lambda p: p if isinstance(p, str) else _hole(body, p))), type=STR, span=node.span)
+
+
+def _hole(body: Body, node: ast.Hole) -> typed.Hole:
+    value = printable(body, node.expr)
+    _check_spec(value.type, node.spec, node)
+    return typed.Hole(value, node.spec)
 
 
 def text_of(body: Body, node: ast.Expr) -> typed.Expr:
@@ -66,10 +64,10 @@ def print_(body: Body, node: ast.Call) -> typed.Expr:
     body.act("print", node.span)
     args, named = split_arguments(node, "print", ("end",))
     pieces: list[str | typed.Hole] = []
-    for k, a in enumerate(args):
-        if k:
+    for value in body.each(args, lambda a: printable(body, a)):
+        if pieces:
             pieces.append(" ")
-        pieces.append(typed.Hole(printable(body, a), ""))
+        pieces.append(typed.Hole(value, ""))
     if "end" in named:
         pieces.append(typed.Hole(text_of(body, named["end"]), ""))
         whole = typed.Format(tuple(pieces), type=STR, span=node.span)

@@ -189,14 +189,16 @@ def substitute(pattern: Pattern, binds: Bindings) -> Type:
 
 
 def known(type: Pattern, binds: Bindings) -> Pattern:
-    """The pattern with the dimensions that are known by now, for messages."""
+    """The pattern with the dimensions and the element type that are known by now, for messages."""
 
     def put(d: Dim) -> Dim:
         return d.substitute(binds.dims.get)
 
     match type:
         case TensorType():
-            return TensorType(type.elem, tuple(map(put, type.dims)))
+            found = binds.types.get(type.elem) if isinstance(type.elem, TypeParam) else None
+            dims = tuple(map(put, type.dims))
+            return tensor(elem_of(found), dims) if isinstance(found, TensorType) and not found.dims else TensorType(type.elem, dims)
         case StructType():
             return StructType(type.decl, tuple(put(a) if isinstance(a, Dim) else a for a in type.args), tuple(map(put, type.dims)))
         case _:

@@ -149,11 +149,13 @@ def _item(body: Body, node: ast.Expr | ast.SliceNode, dim: Dim, type: Type, bind
         return Gather(value)
     value = as_i64(value)
     term = dim_of(value)
-    if term is not None and term.value is not None and (term.value < 0 or (dim.value is not None and term.value >= dim.value)):
+    beyond = (term - dim).value if term is not None else None
+    if term is not None and ((term.value is not None and term.value < 0) or (beyond is not None and beyond >= 0)):
         literal_end = isinstance(node, ast.Unary)
         shown = str((term - dim).value) if literal_end and dim.value is not None else str(term)
-        help = "a literal `-k` counts from the end, nothing else does" if term.value < 0 and not literal_end else ""
-        label = f"the last index is {dim.value - 1}" if dim.value and term.value >= 0 else ""
+        negative = term.value is not None and term.value < 0 and not literal_end
+        help = "a literal `-k` counts from the end, nothing else does" if negative else ""
+        label = f"the last index is {dim - Dim.const(1)}" if beyond is not None and beyond >= 0 and dim.value != 0 else ""
         raise fail("E0307", f"the index {shown} is out of range for dimension {axis} of `{type}`", node.span, label, help=help)
     return At(value, not in_range(body, value, dim))
 

@@ -20,7 +20,7 @@ from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
 from tlc.frontend.typed import with_dims
-from tlc.frontend.types import BOOL, Elem, StructType, TensorType, TupleType
+from tlc.frontend.types import BOOL, STR, Elem, StructType, TensorType, TupleType
 
 
 def conversion(body: Body, elem: Elem, node: ast.Call) -> typed.Expr:
@@ -53,7 +53,7 @@ def extents(body: Body, nodes: list[ast.Expr], binds: Bindings, name: str) -> tu
         if isinstance(n, ast.TupleExpr | ast.ListExpr):
             shown = ", ".join(i.span.source.text[i.span.start : i.span.end] for i in n.items)
             raise fail("E0303", f"each dimension is an argument of `{name}`", n.span, help=f"write `{shown}`, without the brackets")
-        e, dim = extent_of(body, argument(body, n), binds, f"n{k}")
+        e, dim = extent_of(body, argument(body, n), binds, n.name if isinstance(n, ast.Name) else f"n{k}")
         if dim.value is not None and dim.value < 0:
             raise fail("E0306", f"`{name}` cannot make a dimension of {dim.value}", e.span)
         check_natural(body, dim, binds, e.span)
@@ -130,7 +130,8 @@ def length(body: Body, node: ast.Call) -> typed.Expr:
         return int_const(len(x.type.items), node.span)
     dims = dims_of_value(x)
     if not dims:
-        raise fail("E0402", f"`len` takes a tensor, found `{x.type}`", x.span)
+        help = "`len(io.encode(text))` counts the bytes of a text" if x.type == STR else ""
+        raise fail("E0402", f"`len` takes a tensor, found `{x.type}`", x.span, help=help)
     return after(x, dim_value(dims[0], node.span), dims[:1])
 
 
@@ -158,7 +159,8 @@ def reshape(body: Body, node: ast.Call) -> typed.Expr:
     if difference.value:
         message = f"`{type}` has {total} elements, the new shape has {product(dims)}"
         raise fail("E0302", message, node.span)
-    return binds.wrap(typed.Reshape(x, difference.value != 0, type=tensor(elem_of(type), dims), span=node.span))
+    found = holes[0] if holes else None
+    return binds.wrap(typed.Reshape(x, difference.value != 0, found, type=tensor(elem_of(type), dims), span=node.span))
 
 
 def _is_hole(node: ast.Expr) -> bool:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
+from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import product
 from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Axis, Extents, Key
-from tlc.tensor.graph.index import Ranges
+from tlc.tensor.graph.index import by_ranges
 from tlc.tensor.graph.ir import (
     Expr,
     Graph,
@@ -181,11 +182,7 @@ class _Builder:
     # ------------------------------------------------------------ instructions
 
     def node(self, instr: Instr, node: Node) -> None:
-        ranges = Ranges(node.domain)
-        roots = iter(ranges.simplify_all((*node.roots, *node.domain)))
-        simple = dict(zip((*node.roots, *node.domain), roots, strict=True))
-        node = node.rebuilt(lambda e: simple[e])
-        self.built.graph.nodes.append(node)
+        self.built.graph.nodes.append(by_ranges(node, lambda roots, ranges: ranges.simplify_all(roots)))
         self.built.replaced.append(instr)
         self.readers.add(instr)
 
@@ -311,7 +308,7 @@ class _Region:
                 self.reduce(instr)
             case "call" if len(instr.results) == 1 and all(v.type.rank == 0 for v in (*instr.operands, instr.result)):
                 args = [self.value(v) for v in instr.operands]
-                self.values[instr.result] = self.builder.applied(str(instr.attrs["callee"]), instr.result.type.elem, args)
+                self.values[instr.result] = self.builder.applied(callee_of(instr), instr.result.type.elem, args)
             case name if name in SCALAR_OPS:
                 args = [self.value(v) for v in instr.operands]
                 self.values[instr.result] = op(name, *args, elem=instr.result.type.elem)

@@ -1,4 +1,5 @@
-"""Elementary functions (`exp`, `tanh`, ...) become the ops of their definition in `frontend/elementary.py`.
+"""Elementary functions (`exp`, `tanh`, ...) become the ops of their definition in `frontend/elementary.py`. Those that kernels keep, since
+processors have them as instructions, stay.
 
 Expressions are interned, so what a definition uses twice stays shared; a schedule binds shared parts by `Let`.
 """
@@ -22,7 +23,8 @@ class GraphArith:
 
 
 def _step(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    if e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary:
+    row = SCALAR_OPS.get(e.op)
+    if row is not None and row.elementary and not row.instruction:
         expanded = elementary.expand(e.op, GraphArith(), e.elem, *args)
         assert isinstance(expanded, Expr)
         return expanded
@@ -30,7 +32,7 @@ def _step(e: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def expand(node: Node) -> Node:
-    """The node without elementary functions."""
+    """The node without elementary functions that are no instructions."""
     roots = (*node.roots, *node.domain)
     expanded = dict(zip(roots, transform(roots, _step), strict=True))
     return node.rebuilt(lambda e: expanded[e])

@@ -14,8 +14,9 @@ nothing wraps: every atom is an axis or an extent (or their quotient or remainde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from math import gcd
 
 from tlc.frontend.types import Elem
@@ -460,6 +461,21 @@ def unflatten(position: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(reversed(out))
 
 
+def by_ranges(node: Node, change: Callable[[Sequence[Expr], Ranges], tuple[Expr, ...]]) -> Node:
+    """The node with its expressions changed by what is known where each is evaluated. What follows a reduction also runs where that ran
+    over nothing, and an extent is there before its axis.
+    """
+    r, s = node.reduction, node.scatter
+    if r:
+        extents = [change([n], Ranges(node.domain[: node.rank + k]))[0] for k, n in enumerate(r.extents)]
+        quick = (r.quick[0], change(r.quick[1:], Ranges(()))[0]) if r.quick else None
+        r = replace(r, extents=tuple(extents), terms=change(r.terms, Ranges(node.domain)), quick=quick)
+    around = Ranges(node.extents)
+    if s:
+        s = replace(s, targets=change(s.targets, around))
+    return replace(node, extents=change(node.extents, Ranges(())), outputs=change(node.outputs, around), reduction=r, scatter=s)
+
+
 def straightened(node: Node) -> Node:
     """The node with every load in the shape in which its indices divide least: in the view's, in the tensor's own, or as one row of cells.
     What is in range for every element is read without a guard, and chosen afterwards (but for factors of a product, which stay loads).
@@ -467,18 +483,17 @@ def straightened(node: Node) -> Node:
         x seen as [12, 2] at (i // 2, i % 2)        x seen as [24] at (i)
         x[i if c]                                   select(c, x[i], 0)
     """
-    ranges = Ranges(node.domain)
     r = node.reduction
     factors = set(walk(r.terms)) if r and len(r.terms) > 1 else set()
 
-    def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    def change(ranges: Ranges, e: Expr, args: tuple[Expr, ...]) -> Expr:
         if e.op == "load" and e.guard is not None and e not in factors:
             indices = args[: len(e.data.shape)]
             if all(ranges.within(i, n) for i, n in zip(indices, e.data.shape, strict=True)):
-                return op("select", args[-1], change_shape(e, indices), zero(e.elem))
-        return change_shape(e, args)
+                return op("select", args[-1], change_shape(ranges, e, indices), zero(e.elem))
+        return change_shape(ranges, e, args)
 
-    def change_shape(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    def change_shape(ranges: Ranges, e: Expr, args: tuple[Expr, ...]) -> Expr:
         rank = len(e.data.shape) if e.op == "load" else 0
         if e.op != "load" or not divisions(args[:rank]):
             return rebuild(e, args) if args else e
@@ -492,9 +507,7 @@ def straightened(node: Node) -> Node:
         best, shape = min(ways, key=lambda way: divisions(way[0]))
         return load(e.data.tensor, best, shape, *guard)
 
-    roots = (*node.roots, *node.domain)
-    changed = dict(zip(roots, transform(roots, change), strict=True))
-    return node.rebuilt(lambda e: changed[e])
+    return by_ranges(node, lambda roots, ranges: transform(roots, partial(change, ranges)))
 
 
 def aligned(node: Node) -> Node:

@@ -68,7 +68,14 @@ class _Run:
         count = int(np.prod(extents))
         terms = [np.broadcast_to(t, full).reshape(*shape, count) for t in self.eval(r.terms, grid)]
         elem = r.terms[0].elem
-        total = fold_product(elem, *terms) if len(terms) == 2 else fold(r.op, r.order, elem, terms[0])
+        if len(terms) == 1:
+            total = fold(r.op, r.order, elem, terms[0])
+        elif r.step == "fma":
+            total = fold_product(elem, *terms)
+        else:
+            total = np.zeros(shape, DTYPES[elem])
+            for k in range(count):
+                total = SCALAR_OPS[r.step].evaluate(elem, terms[0][..., k], terms[1][..., k], total)
         if r.op in ("argmax", "argmin"):
             return list(np.unravel_index(total, extents)) if count else [np.zeros(shape, np.int64) for _ in extents]
         return [total]

@@ -18,7 +18,7 @@ tensor's cells (row-major), so that a reshape is a load with another shape and c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -103,13 +103,26 @@ class View:
 @dataclass(frozen=True)
 class Reduction:
     """`op` is a reducer, `order` one of ssa/ir.py; extents may read output axes and earlier reduced ones. `terms` is what is
-    reduced: one expression, or the two factors of a product that a chain of fused multiply-adds does not round.
+    reduced: one expression, or the two factors of a product, which `step` adds to the sum: a fused multiply-add, or an op on words of
+    several numbers. `quick` is an op that gives the same where a condition, which has no axes, holds.
     """
 
     op: str
     order: str
     extents: tuple[Expr, ...]
     terms: tuple[Expr, ...]
+    step: str = "fma"
+    quick: tuple[str, Expr] | None = None
+
+    @property
+    def roots(self) -> tuple[Expr, ...]:
+        """Every expression that is evaluated, extents aside."""
+        return self.terms + (self.quick[1:] if self.quick else ())
+
+    def rebuilt(self, change: Callable[[Expr], Expr]) -> Reduction:
+        """The reduction with every expression changed."""
+        quick = (self.quick[0], change(self.quick[1])) if self.quick else None
+        return replace(self, extents=tuple(map(change, self.extents)), terms=tuple(map(change, self.terms)), quick=quick)
 
 
 @dataclass(frozen=True)
@@ -143,12 +156,12 @@ class Node:
     @property
     def roots(self) -> tuple[Expr, ...]:
         """Every expression that is evaluated, extents aside."""
-        more = self.reduction.terms if self.reduction else ()
+        more = self.reduction.roots if self.reduction else ()
         return self.outputs + more + (self.scatter.targets if self.scatter else ())
 
     @cached_property
     def sources(self) -> Mapping[Tensor, None]:
-        """See the function of this name. Passes ask it of every node again and again."""
+        """The tensors that the node reads, in order. Passes ask it of every node again and again."""
         out: dict[Tensor, None] = {}
         for e in walk((*self.roots, *self.domain)):
             if e.op == "load":
@@ -166,7 +179,7 @@ class Node:
             self.results,
             tuple(map(change, self.extents)),
             tuple(map(change, self.outputs)),
-            Reduction(r.op, r.order, tuple(map(change, r.extents)), tuple(map(change, r.terms))) if r else None,
+            r.rebuilt(change) if r else None,
             Scatter(s.base, tuple(map(change, s.targets))) if s else None,
             self.span,
             self.notes,
@@ -375,8 +388,3 @@ def axes_of(roots: Sequence[Expr]) -> frozenset[int]:
 def loads(node: Node) -> list[Expr]:
     """Every distinct load of a node, extents included."""
     return [e for e in walk((*node.roots, *node.domain)) if e.op == "load"]
-
-
-def sources(node: Node) -> Mapping[Tensor, None]:
-    """The tensors that a node reads, in order."""
-    return node.sources

@@ -42,7 +42,6 @@ from tlc.tensor.graph.ir import (
     load,
     op,
     scalar,
-    sources,
     walk,
     whole,
 )
@@ -57,7 +56,7 @@ def print_graph(graph: Graph) -> str:
     p = _Printer()
     nodes = [line for node in graph.nodes for line in p.node(node)]
     made = {t for node in graph.nodes for t in node.results}
-    inputs = dict.fromkeys(t for node in graph.nodes for t in sources(node) if t not in made)
+    inputs = dict.fromkeys(t for node in graph.nodes for t in node.sources if t not in made)
     for t in (*inputs, *graph.kept):
         p.shape(t.shape)
     lines = [f"scalar {s.name}: {s.elem}{' extent' if s.extent else ''}" for s in p.scalars]
@@ -103,7 +102,9 @@ class _Printer:
         if node.reduction:
             r = node.reduction
             terms = ", ".join(map(self.text, r.terms))
-            body.append(f"  {r.op} {r.order} {self.axes(r.extents, node.rank)} of {terms}")
+            step = f" by {r.step}" if r.step != "fma" else ""
+            quick = f" or {r.quick[0]} if {self.text(r.quick[1])}" if r.quick else ""
+            body.append(f"  {r.op} {r.order} {self.axes(r.extents, node.rank)} of {terms}{step}{quick}")
         body += after
         if node.scatter:
             body.append(f"  scatter {node.scatter.base.name} at {', '.join(map(self.text, node.scatter.targets))}")
@@ -252,7 +253,14 @@ class _Parser(Parser):
                 name, order = self.ident(), self.ident()
                 reduced = self.axes()
                 self.expect("of")
-                reduction = Reduction(name, order, reduced, self.some())
+                terms = self.some()
+                step = self.ident() if self.eat("by") else "fma"
+                quick: tuple[str, Expr] | None = None
+                if self.eat("or"):
+                    other = self.ident()
+                    self.expect("if")
+                    quick = (other, self.convert(self.expr()))
+                reduction = Reduction(name, order, reduced, terms, step, quick)
                 elem = Elem.I64 if name.startswith("arg") else reduction.terms[0].elem
                 for k in range(len(reduced) if name.startswith("arg") else 1):
                     self.names[f"acc{k}"] = kernel.Var(f"acc{k}", elem)

@@ -18,7 +18,7 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.ssa.typerules import ORDERS, REDUCERS
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, sources, walk
+from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, walk
 
 
 def verify(graph: Graph) -> None:
@@ -30,7 +30,7 @@ def verify(graph: Graph) -> None:
         check.that(t in made, f"`{t.name}` is kept and not made")
     for k, node in enumerate(graph.nodes):
         check.node = node
-        for t in sources(node):
+        for t in node.sources:
             check.that(made.get(t, -1) < k, f"`{t.name}` is read before it is made")
         check.run(node)
 
@@ -82,8 +82,13 @@ class _Checker:
         self.that(len(elems) == 1, "factors of different types")
         (elem,) = elems
         self.that(elem is Elem.BOOL if r.op in ("any", "all") else elem.is_num, f"`{r.op}` of a {elem}")
-        fused = len(r.terms) == 2 and r.op == "sum" and r.order == "chain" and elem.is_real
+        fused = len(r.terms) == 2 and r.op == "sum" and r.order == "chain"
         self.that(len(r.terms) == 1 or fused, "two terms that are not a product")
+        for step in (r.step, r.quick[0] if r.quick else r.step) if fused else ():
+            row = SCALAR_OPS.get(step)
+            self.that(row is not None and row.arity == 3 and elem in row.takes, f"`{step}` does not add products of {elem}")
+        self.that(fused or (r.step, r.quick) == ("fma", None), "a step without a product")
+        self.that(r.quick is None or not axes_of(r.quick[1:]), "a choice of ops that depends on an axis")
         search = r.op in ("argmax", "argmin")
         gives, count = (Elem.I64, len(r.extents)) if search else (elem, 1)
         self.that(all(e.elem is gives and e.data < count for e in accs), f"`acc` is not the result of `{r.op}`")

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.ir import Buffer, Const, Declare, Expr, For, Let, Load, Op, Space, Stmt, Store, Var, const, op
+from tlc.tensor.kernel.ir import Buffer, Const, Declare, Expr, For, Let, Load, Op, Space, Stmt, Store, Var, const, op, subexpressions
 from tlc.tensor.kernel.text import print_expr
-from tlc.tensor.kernel.verify import subexpressions
 
 
 @dataclass(frozen=True)

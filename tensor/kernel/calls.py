@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tlc.tensor.kernel.ir import Apply, Expr, For, If, Kernel, Let, Stmt, Store, statements
-from tlc.tensor.kernel.verify import subexpressions
+from tlc.tensor.kernel.grid import is_gpu
+from tlc.tensor.kernel.ir import Apply, Exchange, Expr, For, If, Kernel, Let, Stmt, Store, statements, subexpressions
 
 
 def applied(kernel: Kernel) -> list[str]:
     """Names of the functions that a kernel applies, in order of appearance."""
     calls = (e for s in statements(kernel.body) for root in expressions(s) for e in subexpressions(root))
     return list(dict.fromkeys(e.function for e in calls if isinstance(e, Apply)))
+
+
+def may_end_run(kernel: Kernel) -> bool:
+    """Whether the host has to look at the status of a kernel: a function may stop the program, and so may the driver of a GPU."""
+    return bool(applied(kernel)) or is_gpu(kernel)
 
 
 def expressions(s: Stmt) -> Iterator[Expr]:
@@ -25,5 +30,7 @@ def expressions(s: Stmt) -> Iterator[Expr]:
             yield from (*s.indices, s.value)
         case If():
             yield s.cond
+        case Exchange():
+            yield from (s.value, s.lane)
         case _:
             pass

@@ -27,8 +27,28 @@ from functools import reduce
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.amount import NOTHING, ONE, Amount, Loop, Writer, atom, least, number, of_expr, total
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Let, Load, Op, Space, Stmt, Store, Var, const, op
-from tlc.tensor.kernel.verify import subexpressions
+from tlc.tensor.kernel.ir import (
+    Apply,
+    Barrier,
+    Buffer,
+    Const,
+    Declare,
+    Exchange,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Op,
+    Space,
+    Stmt,
+    Store,
+    Var,
+    const,
+    op,
+    subexpressions,
+)
 
 TOTALS = ("flops", "flops64", "integers", "read", "written")
 
@@ -40,10 +60,11 @@ _WEIGHTS = {
     "shl": (0, 1), "shr": (0, 1), "floor": (1, 0), "ceil": (1, 0), "trunc": (1, 0), "round": (1, 0), "sqrt": (1, 0),
     "eq": (0, 0), "ne": (0, 0), "lt": (0, 0), "le": (0, 0), "gt": (0, 0), "ge": (0, 0), "select": (0, 0), "isnan": (0, 0),
     "convert": (0, 0), "bitcast": (0, 0), "key_make": (0, 0), "key_hi": (0, 0), "key_lo": (0, 0),
+    "dot2": (0, 4), "dot4": (0, 8), "fma2": (4, 0), "fma2_normal": (4, 0),
 }
 # fmt: on
 _INDEX_OPS = ("add", "sub", "mul", "min", "max")
-_missing = [name for name, row in SCALAR_OPS.items() if name not in _WEIGHTS and not row.elementary]
+_missing = [name for name, row in SCALAR_OPS.items() if name not in _WEIGHTS and (row.instruction or not row.elementary)]
 assert not _missing, f"no weight for {_missing}"
 
 
@@ -145,7 +166,9 @@ class _Counter:
                 for e in s.indices:
                     self.expression(e, loops)
                 return self.expression(s.value, loops)
-            case Declare():
+            case Exchange():
+                return self.expression(s.value, loops)
+            case Declare() | Barrier():
                 return NOTHING, NOTHING, NOTHING
 
     def conditional(self, s: If, loops: tuple[Loop, ...]) -> tuple[Amount, Amount, Amount]:
@@ -248,12 +271,14 @@ def _constant(a: Amount) -> int:
 
 
 def _shape_of(a: _Access) -> tuple[object, ...]:
-    """The indices of an access without their constants, loops named by how they run: so equal accesses of two loops are found."""
+    """The indices of an access without their constants, loops named by how they run: so equal accesses of two loops are found. An index
+    that is a constant alone stays: rows that no loop moves over have no element in common.
+    """
     names: dict[str, Var] = {}
     for loop in a.loops:
         ends = " ".join(_named(e, names) for e in (loop.start, loop.stop))
         names[loop.var] = Var(f"<{ends} {loop.step}>")
-    return tuple(_named(i - number(_constant(i)), names) for i in a.indices)
+    return tuple(_named(i - number(_constant(i)) if any(m for m, _ in i.terms) else i, names) for i in a.indices)
 
 
 def _named(a: Amount, names: Mapping[str, Var]) -> str:

@@ -4,12 +4,17 @@ The tree is translated once to Python closures over a list of variables. Loops r
 op is evaluated by its row of `frontend/ops.py`, so results are exact to the bit. One thing is done for speed: the lanes
 of a vector loop are evaluated together as NumPy arrays where the text shows that no lane sees what another one stores
 (`_independent`); otherwise the loop runs lane by lane. Accesses are checked against the buffers' extents.
+
+The threads of a block of a GPU run in turn, each from barrier to barrier; those of a warp from exchange to exchange. Shared memory is full
+of rubbish at first, and races can be looked for (`tensor/kernel/races.py`).
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -18,8 +23,32 @@ import numpy as np
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Kind, Let, Load, Op, Stmt, Store, Var, statements
-from tlc.tensor.kernel.verify import subexpressions
+from tlc.tensor.kernel.grid import grid_of, is_gpu, syncs
+from tlc.tensor.kernel.ir import (
+    WARP,
+    Apply,
+    Barrier,
+    Buffer,
+    Const,
+    Declare,
+    Exchange,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    Kind,
+    Let,
+    Load,
+    Op,
+    Space,
+    Stmt,
+    Store,
+    Var,
+    statements,
+    subexpressions,
+)
+from tlc.tensor.kernel.races import Moment, Touched
 
 Applied = Callable[[str, list[Any]], Any]  # a function of the host module, on scalars and arrays
 _Frame = list[Any]
@@ -39,14 +68,20 @@ def launch(kernel: Kernel, operands: Sequence[Any], apply: Applied | None = None
 
 
 def run(
-    kernel: Kernel, outputs: Sequence[np.ndarray[Any, Any]], inputs: Sequence[Any], apply: Applied | None = None, *, adverse: bool = False
+    kernel: Kernel,
+    outputs: Sequence[np.ndarray[Any, Any]],
+    inputs: Sequence[Any],
+    apply: Applied | None = None,
+    *,
+    adverse: bool = False,
+    races: bool = False,
 ) -> None:
     """Run a kernel into C-contiguous output arrays. An input array may have any shape with the right number of elements.
 
-    `adverse`: as lawful and as unkind as can be: parallel loops run from their end to their start, and fresh local memory holds rubbish.
-    A kernel whose promises are true gives the same bits.
+    `adverse`: as lawful and as unkind as can be: parallel loops, blocks and threads run from their end to their start, and fresh local
+    memory holds rubbish. A kernel whose promises are true gives the same bits. `races`: a race between threads of a GPU is an error.
     """
-    _Compiled(kernel, apply, adverse).run(outputs, inputs)
+    _Compiled(kernel, apply, adverse, races).run(outputs, inputs)
 
 
 class _Memory:
@@ -60,11 +95,27 @@ class _Memory:
         self.strides = tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A thread waits at an exchange with its value; it wants that of a lane."""
+
+    at: Exchange
+    value: Any
+    lane: int
+
+
+_Event = Barrier | _Asked | None  # why a thread stands still: None when it is done
+_Thread = Generator[_Event, Any, None]
+_Program = Callable[[_Frame], _Thread]
+
+
 class _Compiled:
-    def __init__(self, kernel: Kernel, apply: Applied | None, adverse: bool) -> None:
+    def __init__(self, kernel: Kernel, apply: Applied | None, adverse: bool, races: bool) -> None:
         self.kernel = kernel
         self.apply = apply
         self.adverse = adverse
+        self.touched: dict[str, Touched] | None = {} if races and is_gpu(kernel) else None
+        self.now: Moment | None = None  # the thread that runs, in a thread loop
         self.slots: dict[str, int] = {}
         for p in (*kernel.outputs, *kernel.inputs):
             self.slot(p.name)
@@ -108,6 +159,8 @@ class _Compiled:
 
     def stmt(self, s: Stmt) -> _Run:
         match s:
+            case For(kind=Kind.BLOCK):
+                return self.grid(s)
             case For():
                 return self.loop(s)
             case Let():
@@ -129,12 +182,145 @@ class _Compiled:
             case Declare():
                 slot, dtype = self.slot(s.buffer.name), DTYPES[s.buffer.elem]
                 shape = tuple(int(e.value) for e in s.buffer.shape if isinstance(e, Const))
-                fresh = rubbish(s.buffer.elem) if self.adverse else dtype.type(0)
+                fresh = rubbish(s.buffer.elem) if self.adverse or s.buffer.space is Space.SHARED else dtype.type(0)
 
                 def declare(frame: _Frame) -> None:
                     frame[slot] = _Memory(np.full(prod(shape), fresh), shape)
 
                 return declare
+            case Barrier() | Exchange():
+                raise self.fail("threads meet outside of a grid")
+
+    # ---------------------------------------------------------------- grids
+
+    def grid(self, outermost: For) -> _Run:
+        grid = grid_of(outermost)
+        extents = [(self.index(b.stop), self.slot(b.var.name)) for b in grid.blocks]
+        before, program = self.body(grid.before), self.program(grid.thread.body)
+        threads, slot = grid.threads, self.slot(grid.thread.var.name)
+        turn = reversed if self.adverse else iter
+
+        def run(frame: _Frame) -> None:
+            if self.touched is not None:
+                self.touched.clear()
+            for place in turn(list(product(*(range(int(n(frame))) for n, _ in extents)))):
+                for i, (_, at) in zip(place, extents, strict=True):
+                    frame[at] = i
+                before(frame)
+                if self.touched is not None:
+                    for b in grid.shared:
+                        self.touched.pop(b.name, None)
+                frames = [list(frame) for _ in range(threads)]
+                for t, own in enumerate(frames):
+                    own[slot] = t
+                self.block(place, list(map(program, frames)))
+            self.now = None
+
+        return run
+
+    def block(self, place: tuple[int, ...], threads: list[_Thread]) -> None:
+        """Run the threads of a block to their end, from barrier to barrier."""
+        warps = [range(low, low + WARP) for low in range(0, len(threads), WARP)]
+        region = 0
+        while True:
+            stopped = [self.warp(warp, threads, place, region) for warp in (reversed(warps) if self.adverse else warps)]
+            if all(event is None for event in stopped):
+                return
+            if any(event is not stopped[0] for event in stopped):
+                raise self.fail("a warp waits at a barrier to which another does not come")
+            region += 1
+
+    def warp(self, warp: range, threads: list[_Thread], place: tuple[int, ...], region: int) -> Barrier | None:
+        """Run the threads of a warp to a barrier (or to their end), from exchange to exchange."""
+        replies: dict[int, Any] = {}
+        while True:
+            events: dict[int, _Event] = {}
+            for t in reversed(warp) if self.adverse else warp:
+                self.now = Moment(place, region, t)
+                try:
+                    events[t] = threads[t].send(replies.get(t))
+                except StopIteration:
+                    events[t] = None
+            first = events[warp[0]]
+            asked = [e for t in warp if isinstance(e := events[t], _Asked)]
+            if not isinstance(first, _Asked):
+                if any(e is not first for e in events.values()):
+                    raise self.fail("a thread waits at a barrier to which another does not come")
+                return first
+            if len(asked) < WARP or any(e.at is not first.at for e in asked):
+                raise self.fail(f"a thread waits at the exchange `{first.at.var.name}` to which another of its warp does not come")
+            replies = dict(zip(warp, self.exchanged(first.at, asked), strict=True))
+
+    def exchanged(self, s: Exchange, asked: list[_Asked]) -> list[Any]:
+        """What each thread of a warp gets."""
+        out = []
+        for lane, asks in enumerate(asked):
+            if not 0 <= asks.lane < WARP:
+                raise self.fail(f"the exchange `{s.var.name}` asks for lane {asks.lane}")
+            source = {How.XOR: lane ^ asks.lane, How.DOWN: lane + asks.lane, How.INDEX: asks.lane}[s.how]
+            out.append(asked[source if source < WARP else lane].value)
+        return out
+
+    def program(self, body: tuple[Stmt, ...]) -> _Program:
+        """Statements that may hold barriers and exchanges, for one thread."""
+        parts = [(self.meeting(s), None) if syncs(s) else (None, self.stmt(s)) for s in body]
+
+        def run(frame: _Frame) -> _Thread:
+            for meets, plain in parts:
+                if meets is not None:
+                    yield from meets(frame)
+                elif plain is not None:
+                    plain(frame)
+
+        return run
+
+    def meeting(self, s: Stmt) -> _Program:
+        match s:
+            case For():
+                return self.meeting_loop(s)
+            case If():
+                cond, then, other = self.expr(s.cond), self.program(s.then), self.program(s.other)
+                return lambda frame: (then if cond(frame) else other)(frame)
+            case Exchange():
+                value, lane, slot = self.expr(s.value), self.index(s.lane), self.slot(s.var.name)
+
+                def exchange(frame: _Frame) -> _Thread:
+                    frame[slot] = yield _Asked(s, value(frame), int(lane(frame)))
+
+                return exchange
+            case _:
+                assert isinstance(s, Barrier)
+
+                def barrier(_: _Frame) -> _Thread:
+                    yield s
+
+                return barrier
+
+    def meeting_loop(self, s: For) -> _Program:
+        start, stop, slot, code = self.index(s.start), self.index(s.stop), self.slot(s.var.name), self.program(s.body)
+
+        def run(frame: _Frame) -> _Thread:
+            for i in range(int(start(frame)), int(stop(frame)), s.step):
+                frame[slot] = i
+                yield from code(frame)
+
+        return run
+
+    def touch(self, b: Buffer, memory: _Memory, at: Any, stores: bool) -> None:
+        """Note an access by the thread that runs, to memory that it has not alone."""
+        if self.touched is None or self.now is None:
+            return
+        cells = [at] if isinstance(at, int) else np.atleast_1d(at).tolist()
+        found = self.touched.setdefault(b.name, Touched()).touch(cells, self.now, stores)
+        if found is not None:
+            cell, other = found
+            place = ", ".join(map(str, np.unravel_index(cell, memory.shape)))
+            raise self.fail(f"a race for `{b.name}[{place}]` between {self.now} and {other}")
+
+    def is_watched(self, b: Buffer) -> bool:
+        return self.touched is not None and (b.space is Space.SHARED or b in self.kernel.outputs)
+
+    # ---------------------------------------------------------------- loops and stores
 
     def loop(self, s: For) -> _Run:
         start, stop, slot, step = self.index(s.start), self.index(s.stop), self.slot(s.var.name), s.step
@@ -163,7 +349,12 @@ class _Compiled:
         def store(frame: _Frame) -> None:
             frame[slot].cells[place(frame)] = value(frame)
 
-        return store
+        def watched(frame: _Frame) -> None:
+            new, at, memory = value(frame), place(frame), frame[slot]
+            self.touch(s.buffer, memory, at, stores=True)
+            memory.cells[at] = new
+
+        return watched if self.is_watched(s.buffer) else store
 
     # ---------------------------------------------------------------- expressions
 
@@ -217,8 +408,7 @@ class _Compiled:
             case Load() if e.guard is not None:
                 return self.guarded(e, e.guard)
             case Load():
-                place, slot = self.place(e.buffer, e.indices), self.slot(e.buffer.name)
-                return lambda frame: frame[slot].cells[place(frame)]
+                return self.load(e)
             case Op():
                 evaluate, elem = SCALAR_OPS[e.op].evaluate, e.elem
                 args = [self.expr(a) for a in e.args]
@@ -226,11 +416,21 @@ class _Compiled:
             case Apply():
                 return self.applied(e)
 
+    def load(self, e: Load) -> _Eval:
+        place, slot = self.place(e.buffer, e.indices), self.slot(e.buffer.name)
+
+        def watched(frame: _Frame) -> Any:
+            at, memory = place(frame), frame[slot]
+            self.touch(e.buffer, memory, at, stores=False)
+            return memory.cells[at]
+
+        return watched if self.is_watched(e.buffer) else lambda frame: frame[slot].cells[place(frame)]
+
     def guarded(self, e: Load, guard: Expr) -> _Eval:
         """A load where its guard holds, 0 elsewhere; only the indices of those lanes are checked."""
         slot, holds = self.slot(e.buffer.name), self.expr(guard)
         parts = [self.index(i) for i in e.indices]
-        zero = DTYPES[e.elem].type(0)
+        zero, watched = DTYPES[e.elem].type(0), self.is_watched(e.buffer)
 
         def load(frame: _Frame) -> Any:
             memory: _Memory = frame[slot]
@@ -240,6 +440,8 @@ class _Compiled:
                 if (where & ((i < 0) | (i >= extent))).any():
                     raise self.fail(f"guarded index {i} of `{e.buffer.name}` is out of range for {extent}")
                 at = at + np.where(where, i, 0) * stride
+            if watched:
+                self.touch(e.buffer, memory, at[where], stores=False)
             out = np.full(where.shape, zero)
             out[where] = memory.cells[at[where]]
             return out if out.ndim else out[()]

@@ -8,6 +8,9 @@ Buffers. `global` ones are parameters, row-major and contiguous; `local` ones ar
 constant shapes and are meant for registers: where all their indices become constants once `unroll` loops are unrolled and
 `vector` loops are vectors, a backend keeps them in (vector) registers, else on the stack.
 
+A kernel for a GPU is one or more grids (`tensor/kernel/grid.py`): block loops, and in them one thread loop, whose body is the program of a
+thread. There iterations are not sequential: the threads of a block run together, and meet at barriers. `shared` buffers belong to a block.
+
 Every index expression is `i64`. Reals never contract or reassociate: a fused multiply-add is the op `fma`.
 """
 
@@ -29,14 +32,29 @@ class Kind(Enum):
     UNROLL = "unroll"  # constant extent
     VECTOR = "vector"  # constant `width`; the extent may be smaller at run time (a masked tail): stop <= start + width
     PARALLEL = "parallel"  # around all other loops; its iterations may run at once, on several threads
+    BLOCK = "block"  # of a grid: an iteration is a block of threads; blocks run in any order
+    THREAD = "thread"  # directly in the block loops; constant extent, a multiple of `WARP`
 
 
 GRAIN = 1 << 21  # what threads claim at once costs at least this much, in fused multiply-adds: about 20 microseconds
 
 
+WARP = 32  # threads that run in step
+THREADS = 1024  # in a block, at most
+
+
 class Space(Enum):
     GLOBAL = "global"
     LOCAL = "local"
+    SHARED = "shared"  # by the threads of a block, its contents undefined at first
+
+
+class How(Enum):
+    """Whose value a thread gets in an exchange."""
+
+    XOR = "xor"  # of the lane whose number differs in the bits of `lane`
+    DOWN = "down"  # of the lane that is `lane` further; its own, where there is none
+    INDEX = "index"  # of the lane with that number
 
 
 # ---------------------------------------------------------------- expressions
@@ -151,12 +169,27 @@ class If:
 
 @dataclass(frozen=True)
 class Declare:
-    """A local buffer comes into being, its contents undefined."""
+    """A local or shared buffer comes into being, its contents undefined."""
 
     buffer: Buffer
 
 
-Stmt = For | Let | Store | If | Declare
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of a block come here before one goes on; each then sees what any stored to shared and global memory before."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """`var` becomes the `value` of another thread of the same warp. All of its threads take part; lanes are numbered from 0 in a warp."""
+
+    var: Var
+    value: Expr
+    how: How
+    lane: Expr
+
+
+Stmt = For | Let | Store | If | Declare | Barrier | Exchange
 
 
 @dataclass(frozen=True)
@@ -190,6 +223,36 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 yield from statements(s.other)
             case _:
                 pass
+
+
+def conjuncts(cond: Expr) -> Iterator[Expr]:
+    """What a condition is the conjunction of."""
+    match cond:
+        case Op("and", Elem.BOOL, (a, b)):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case _:
+            yield cond
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    """An expression and all in it."""
+    yield e
+    match e:
+        case Op():
+            for a in e.args:
+                yield from subexpressions(a)
+        case Load():
+            for a in e.indices:
+                yield from subexpressions(a)
+            if e.guard is not None:
+                yield from subexpressions(e.guard)
+        case Apply():
+            for x in e.args:
+                if not isinstance(x, Buffer):
+                    yield from subexpressions(x)
+        case _:
+            pass
 
 
 def const(value: int) -> Const:

@@ -5,12 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tlc.tensor.kernel.ir import Apply, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Op, Stmt, Store, Var, statements
+from tlc.tensor.kernel.ir import (
+    Apply,
+    Barrier,
+    Buffer,
+    Declare,
+    Exchange,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Op,
+    Stmt,
+    Store,
+    Var,
+    statements,
+)
 
 
 def renamed(kernel: Kernel, wanted: Mapping[str, str]) -> Kernel:
     """The kernel with parameters renamed as wanted, with a number behind what would otherwise be there twice."""
-    bound = [x for x in statements(kernel.body) if isinstance(x, For | Let | Declare)]
+    bound = [x for x in statements(kernel.body) if isinstance(x, For | Let | Declare | Exchange)]
     taken = {x.buffer.name if isinstance(x, Declare) else x.var.name for x in bound}
     names: dict[str, str] = {}
     for p in (*kernel.outputs, *kernel.inputs):
@@ -52,7 +69,9 @@ class _Renaming:
                 return Store(self.buffer(s.buffer), tuple(map(self.expr, s.indices)), self.expr(s.value))
             case If():
                 return If(self.expr(s.cond), self.body(s.then), self.body(s.other))
-            case Declare():
+            case Exchange():
+                return replace(s, value=self.expr(s.value), lane=self.expr(s.lane))
+            case Declare() | Barrier():
                 return s
 
     def expr(self, e: Expr) -> Expr:

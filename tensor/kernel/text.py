@@ -20,7 +20,21 @@
 Constants carry their type (`1.5f32`, `3i32`, `inff64`; a bare integer is an `i64`). Ops with a symbol are infix and those
 without are calls; a conversion is a call of its type, other ops whose type does not follow from their operands name it
 (`bitcast:u32(x)`), and so does a call of a host function (`@"escape":i64(x, y)`, a buffer by its name). A guarded load
-says its condition behind the indices: `x[i - 1 if (i >= 1) & (i <= n)]`. Attributes
+says its condition behind the indices: `x[i - 1 if (i >= 1) & (i <= n)]`. A kernel for a GPU reads
+
+    kernel reversed(y: out f32[n, 64], x: f32[n, 64], n: i64) {
+      block i in 0..n {
+        shared row: f32[64]
+        thread t in 0..64 {
+          row[t] = x[i, t]
+          barrier
+          let other = shuffle_xor(row[63 - t], 1)
+          y[i, t] = other
+        }
+      }
+    }
+
+Attributes
 stand after the parameters: `alias(0, 1)` lets output 0 share memory with input 1, `can_fail`. `#` begins a comment.
 """
 
@@ -38,11 +52,14 @@ from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import (
     Apply,
+    Barrier,
     Buffer,
     Const,
     Declare,
+    Exchange,
     Expr,
     For,
+    How,
     If,
     Kernel,
     Kind,
@@ -62,6 +79,10 @@ _PRECEDENCE = {
     "or": 2, "xor": 3, "and": 4, "shl": 5, "shr": 5, "add": 6, "sub": 6, "mul": 7, "div": 7, "floordiv": 7, "mod": 7,
 }  # fmt: skip
 _BY_SYMBOL = {SCALAR_OPS[name].symbol: name for name in _PRECEDENCE}
+
+_LOOPS = {"for": Kind.SERIAL} | {k.value: k for k in Kind if k is not Kind.SERIAL}
+_SPACES = {s.value: s for s in (Space.LOCAL, Space.SHARED)}
+_EXCHANGES = {f"shuffle_{h.value}": h for h in How}
 
 
 # ---------------------------------------------------------------- printing
@@ -116,7 +137,11 @@ def _stmt(s: Stmt) -> Iterator[str]:
                 yield from (f"  {line}" for line in _body(s.other))
             yield "}"
         case Declare():
-            yield f"local {s.buffer.name}: {_shape(s.buffer)}"
+            yield f"{s.buffer.space.value} {s.buffer.name}: {_shape(s.buffer)}"
+        case Barrier():
+            yield "barrier"
+        case Exchange():
+            yield f"let {s.var.name} = shuffle_{s.how.value}({_expr(s.value, 0)}, {_expr(s.lane, 0)})"
 
 
 def _const(c: Const) -> str:
@@ -329,27 +354,46 @@ class Parser:
         if self.eat("let"):
             name = self.ident()
             self.expect("=")
+            how = _EXCHANGES.get(self.token.text)
+            if how is not None:
+                return self.exchange(name, how)
             value = self.expr()
             var = Var(name, value.elem)
             self.names[name] = var
             return Let(var, value)
-        if self.eat("local"):
+        space = _SPACES.get(self.token.text)
+        if space is not None:
+            self.take()
             name = self.ident()
             self.expect(":")
-            b = Buffer(name, self.elem(), self.indices(), Space.LOCAL)
+            b = Buffer(name, self.elem(), self.indices(), space)
             self.names[name] = b
             return Declare(b)
+        if self.eat("barrier"):
+            return Barrier()
         if self.eat("if"):
             cond = self.expr()
             then = self.block()
             return If(cond, then, self.block() if self.eat("else") else ())
-        for word, kind in (("for", Kind.SERIAL), ("unroll", Kind.UNROLL), ("vector", Kind.VECTOR), ("parallel", Kind.PARALLEL)):
-            if self.eat(word):
-                return self.loop(kind)
+        kind = _LOOPS.get(self.token.text)
+        if kind is not None:
+            self.take()
+            return self.loop(kind)
         buffer = self.buffer(self.ident())
         indices = self.indices()
         self.expect("=")
         return Store(buffer, indices, self.expr())
+
+    def exchange(self, name: str, how: How) -> Exchange:
+        self.take()
+        self.expect("(")
+        value = self.expr()
+        self.expect(",")
+        lane = self.expr()
+        self.expect(")")
+        var = Var(name, value.elem)
+        self.names[name] = var
+        return Exchange(var, value, how, lane)
 
     def loop(self, kind: Kind) -> For:
         width, work = 0, None

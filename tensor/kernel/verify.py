@@ -5,7 +5,7 @@
  2. A buffer has as many indices as its rank, each an `i64`. Global buffers are parameters, of shapes over constants and
     scalar parameters; local ones are declared, of constant positive extents.
  3. An op has a row in `frontend/ops.py`; number and types of its operands and its result follow that row. With
-    `expanded=True` no op is elementary.
+    `expanded=True` no op is elementary, but for those that processors have as instructions.
  4. A stored value has the buffer's element type, a condition is a bool. Only outputs and local buffers are stored to.
  5. Bounds of loops are `i64`, steps positive. An unroll loop has constant bounds. A vector loop has a positive width, step 1, and a body of
     lets, stores and nested unroll loops or conditions that hold no other loop; if its bounds are constant, they span at most the width.
@@ -15,16 +15,36 @@
     buffer can live in registers, else on the stack.)
  7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
  8. The guard of a load is a bool, and its buffer is global.
+ 9. A kernel with block loops is for a GPU: see `tensor/kernel/grid.py`. No other has thread loops, shared buffers, barriers or exchanges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.ir import Apply, Buffer, Const, Declare, Expr, For, If, Kernel, Kind, Let, Load, Op, Space, Stmt, Store, Var
+from tlc.tensor.kernel import grid
+from tlc.tensor.kernel.ir import (
+    Apply,
+    Barrier,
+    Buffer,
+    Const,
+    Declare,
+    Exchange,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Kind,
+    Let,
+    Load,
+    Op,
+    Space,
+    Stmt,
+    Store,
+    Var,
+    subexpressions,
+)
 from tlc.tensor.kernel.text import print_expr, print_kernel
 
 
@@ -67,7 +87,13 @@ class _Verifier:
             self.check(isinstance(source, Buffer) and source.elem is k.outputs[o].elem, f"alias({o}, {i}) joins different element types")
             self.check(i not in used and ~o not in used, f"alias({o}, {i}) repeats a position")
             used |= {i, ~o}
+        self.gpu = grid.is_gpu(k)
         self.body(k.body, vector=False)
+        if self.gpu:
+            try:
+                grid.check(k)
+            except InternalError as error:
+                raise self.fail(error.message) from None
 
     def bind(self, x: Var | Buffer) -> None:
         self.check(x.name not in self.seen, f"`{x.name}` is bound twice")
@@ -94,7 +120,7 @@ class _Verifier:
                 self.access(s.buffer, s.indices)
                 self.expr(s.value)
                 self.check(s.value.elem is s.buffer.elem, f"a {s.value.elem} is stored to `{s.buffer.name}`")
-                writable = s.buffer.space is Space.LOCAL or s.buffer in self.kernel.outputs
+                writable = s.buffer.space is not Space.GLOBAL or s.buffer in self.kernel.outputs
                 self.check(writable, f"`{s.buffer.name}` is stored to and is not an output")
             case If():
                 self.expr(s.cond)
@@ -103,10 +129,20 @@ class _Verifier:
                 self.body(s.other, vector)
             case Declare():
                 self.check(not vector, f"`{s.buffer.name}` is declared in a vector loop")
-                self.check(s.buffer.space is Space.LOCAL, f"`{s.buffer.name}` is declared and not local")
+                space = s.buffer.space
+                self.check(space is not Space.GLOBAL, f"`{s.buffer.name}` is declared and global")
+                self.check(space is Space.LOCAL or self.gpu, f"`{s.buffer.name}` is shared in a kernel without blocks")
                 positive = all(isinstance(e, Const) and e.value > 0 for e in s.buffer.shape)
-                self.check(positive, f"local `{s.buffer.name}` has an extent that is not a positive constant")
+                self.check(positive, f"{space.value} `{s.buffer.name}` has an extent that is not a positive constant")
                 self.bind(s.buffer)
+            case Barrier():
+                self.check(self.gpu, "a barrier stands in a kernel without blocks")
+            case Exchange():
+                self.check(self.gpu, f"the exchange `{s.var.name}` stands in a kernel without blocks")
+                self.expr(s.value)
+                self.expr(s.lane)
+                self.check(s.lane.elem is Elem.I64 and s.var.elem is s.value.elem, f"the exchange `{s.var.name}` has other types")
+                self.bind(s.var)
 
     def loop(self, s: For, vector: bool) -> None:
         self.expr(s.start)
@@ -125,6 +161,7 @@ class _Verifier:
                     self.check(s.stop.value - s.start.value <= s.width, f"vector loop `{name}` spans more than its width")
             case _:
                 self.check(not vector, f"loop `{name}` stands in a vector loop")
+                self.check(s.kind is not Kind.THREAD or self.gpu, f"thread loop `{name}` stands in a kernel without blocks")
         before = dict(self.scope)
         if s.kind is Kind.PARALLEL:
             self.check(not self.depth and not self.kernel.can_fail, f"parallel loop `{name}` stands in a loop or may fail")
@@ -180,7 +217,7 @@ class _Verifier:
         if row is None:
             raise self.fail(f"`{e.op}` is not an op")
         self.check(len(e.args) == row.arity, f"`{e.op}` has {len(e.args)} operands")
-        self.check(not (self.expanded and row.elementary), f"`{e.op}` was not expanded")
+        self.check(not (self.expanded and row.elementary and not row.instruction), f"`{e.op}` was not expanded")
         operands = e.args[1:] if e.op == "select" else e.args
         if e.op == "select":
             self.check(e.args[0].elem is Elem.BOOL, "the condition of a select is not a bool")
@@ -195,23 +232,3 @@ class _Verifier:
                 self.check(e.elem is Elem.BOOL, f"the result is not a bool: {text}")
             case _:
                 pass
-
-
-def subexpressions(e: Expr) -> Iterator[Expr]:
-    """An expression and all in it."""
-    yield e
-    match e:
-        case Op():
-            for a in e.args:
-                yield from subexpressions(a)
-        case Load():
-            for a in e.indices:
-                yield from subexpressions(a)
-            if e.guard is not None:
-                yield from subexpressions(e.guard)
-        case Apply():
-            for x in e.args:
-                if not isinstance(x, Buffer):
-                    yield from subexpressions(x)
-        case _:
-            pass

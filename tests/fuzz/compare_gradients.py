@@ -111,13 +111,13 @@ def records(lines: Lines) -> list[tuple[str, str, list[float]]]:
     """Words, names and numbers; a tensor may take several lines."""
     found: list[tuple[str, str, list[float]]] = []
     for line in lines:
-        match = re.match(r"(value|gradient|slope|forward|hessian|turn|stop) ?([A-Za-z]\S*)? ?", line)
-        word, rest = (None, line) if match is None else (match[1], line[match.end() :])
+        match = re.match(r"(value|forward|stop) |(gradient|slope|hessian|turn) (\S+) ", line)
+        word, rest = (None, line) if match is None else (match[1] or match[2], line[match.end() :])
         numbers = [float(x) for x in re.findall(r"-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)", rest)] if word != "stop" else []
         if match is None and found:
             found[-1][2].extend(numbers)
         elif match is not None:
-            found.append((match[1], match[2] or "", numbers))
+            found.append((match[1] or match[2], match[3] or "", numbers))
     return found
 
 

@@ -3,10 +3,10 @@
     ssa           the interpreter of SSA, on the module before lowering: the meaning
     kernel        the interpreter of kernels; and adverse (parallel loops from their end, rubbish in fresh memory)
     plan          the interpreter of SSA after the memory plan, which is verified: buffers that are used again, results in the place of operands
-    native 1, 3   machine code on one thread, and on three that claim single iterations
+    native 1, 3   machine code on one thread, and on three that claim single iterations; kernels for a GPU emulated
 
-Each module of `fuzz_kernels.py` is lowered for one or two targets (small caches, narrow and wide vectors) and run with several sizes. All ways
-give the same bits, a NaN's aside. Operands of machine code lie against a page that nobody may touch, and what lies around outputs must stay.
+Each module of `fuzz_kernels.py` is lowered for one or two targets (small caches, narrow and wide vectors, a GPU), with kernels by the rules or with
+knobs that are drawn (`tensor/knobs.py`), and run with several sizes. All ways give the same bits, a NaN's aside. Operands of machine code lie against a page that nobody may touch, and what lies around outputs must stay.
 Where a kernel may work in place it also does, and gives the same.
 
 All in one process; many modules become one module of LLVM. What fails is made smaller, as long as it fails in the same way, and printed.
@@ -24,7 +24,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -47,16 +47,21 @@ from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
 from tlc.tensor import emit, memory
 from tlc.tensor.kernel.calls import applied
+from tlc.tensor.kernel.emulate import emulated
 from tlc.tensor.kernel.interp import rubbish, run
 from tlc.tensor.kernel.ir import Buffer, Declare, For, Kernel, Kind, Var, statements
 from tlc.tensor.kernel.text import parse_kernels, print_kernels
+from tlc.tensor.knobs import Asked, Choice
 from tlc.tensor.lower import Tensors, lower
 from tlc.tensor.ownership import verify_ownership
 from tlc.tensor.schedule import Target
 
 Array = np.ndarray[Any, Any]
 
-TARGETS = (Target(16, 16, 64), Target(), Target(64, 32, 4 << 10), Target(32, 16, 256))
+TARGETS = (Target(16, 16, 64, dots=2), Target(), Target(64, 32, 4 << 10, dots=4, pairs=True), Target(32, 16, 256))
+GPU = Target(gpu=True)  # seldom: the interpreter runs every thread
+SELDOM = 0.1
+FREE = (Kind.PARALLEL, Kind.BLOCK)  # loops whose iterations have no order
 THREADS = 3
 ROUNDS = 2  # sizes a module is run with, at most; adverse only with the first
 GRADIENTS = 16  # every so many cases one is a gradient
@@ -147,7 +152,7 @@ class Machine:
         """Compile kernels together. Nameless, those that are equal are one."""
         self.close()
         self.symbols = {k: f"fuzz{n}" for n, k in enumerate(dict.fromkeys(replace(k, name="") for k in kernels))}
-        text = "\n".join(print_kernel(replace(k, name=symbol)) for k, symbol in self.symbols.items())
+        text = "\n".join(print_kernel(emulated(replace(k, name=symbol))) for k, symbol in self.symbols.items())
         self.loaded = jit.load([jit.compile_object(text, jit.Level.KERNEL, {}), self.pool])
 
     def close(self) -> None:
@@ -212,15 +217,26 @@ def lowered(case: Case, seed: int) -> list[Lowered]:
     random = Random(seed)
     out = []
     text = print_module(case.module)
-    for target in random.sample(TARGETS, 1 + (random.random() < 0.4)):
+    for target in (GPU,) if random.random() < SELDOM else random.sample(TARGETS, 1 + (random.random() < 0.4)):
         grain = random.choice((1, 1, 1 << 21))
         with faults_of("lowering"), small_grain(grain):
-            tensors = lower(parse_module(text), target)
+            tensors = lower(parse_module(text), target, choices=Drawn(random, random.choice((0.0, 0.5, 1.0))))
         with faults_of("verifying"):
             verify(tensors.module, "host")
             assert parse_kernels(print_kernels(tensors.kernels)) == tensors.kernels
         out.append(Lowered(case, target, grain, tensors))
     return out
+
+
+@dataclass(eq=False)
+class Drawn:
+    """Choices by chance: how likely a knob is drawn."""
+
+    random: Random
+    share: float
+
+    def choice(self, kernel: Kernel, asked: Mapping[str, Asked]) -> Choice:
+        return {name: self.random.choice(a.values) for name, a in asked.items() if self.random.random() < self.share}
 
 
 @contextmanager
@@ -312,7 +328,7 @@ def each_way(
 ) -> None:
     """One launch: the interpreter writes into the outputs, the other ways are compared with it."""
     with faults_of("interpreter of kernels"):
-        run(kernel, outputs, inputs)
+        run(kernel, outputs, inputs, races=True)
     seen["launches"] += 1
 
     scratch = _scratch(kernel)
@@ -323,7 +339,7 @@ def each_way(
                 text = print_kernels({kernel.name: kernel})
                 raise Fault(f"{way} differs", f"{b.name} of {kernel.name}, {[np.shape(i) or i for i in inputs]}\nkernel\n{x}\n{way}\n{y}\n{text}")
 
-    if adverse and any(isinstance(s, Declare) or (isinstance(s, For) and s.kind is Kind.PARALLEL) for s in statements(kernel.body)):
+    if adverse and any(isinstance(s, Declare) or (isinstance(s, For) and s.kind in FREE) for s in statements(kernel.body)):
         fresh = [np.full_like(o, rubbish(b.elem)) for b, o in zip(kernel.outputs, outputs, strict=True)]
         with faults_of("adverse"):
             run(kernel, fresh, inputs, adverse=True)
@@ -331,7 +347,7 @@ def each_way(
         seen["adverse"] += 1
     if applied(kernel) or any(isinstance(p, Buffer) and np.asarray(v).nbytes > SLOT for p, v in zip((*kernel.outputs, *kernel.inputs), (*outputs, *inputs), strict=True)):
         return
-    shares = any(isinstance(s, For) and s.kind is Kind.PARALLEL for s in statements(kernel.body))
+    shares = any(isinstance(s, For) and s.kind in FREE for s in statements(kernel.body))
     for threads in (1, THREADS) if shares else (1,):
         with faults_of(f"native {threads}"):
             found = machine.run(kernel, outputs, inputs, threads, random.random() < 0.7, {})

@@ -170,7 +170,7 @@ class Generator:
         if self.chance(0.4):
             return str(self.rng.randrange(extent)) if isinstance(extent, int) else self.rng.choice(("0", f"{extent} - 1"))
         inner = self.leaf(scope, "i64")
-        if inner.isidentifier() and self.chance(self.unsafe):
+        if inner.isidentifier() and inner != extent and self.chance(self.unsafe):  # the extent itself is beyond its end, which is no program
             return self.rng.choice((inner, f"({inner} % ({extent} + 1))"))
         return f"({inner} % {extent})"
 

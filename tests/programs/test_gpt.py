@@ -75,14 +75,15 @@ def test_a_run_in_two_parts_ends_as_a_whole_one(text: str, tmp_path: Path, capfd
     ("flags", "message"),
     [
         (["--heads", "3"], "a width of 16 cannot be shared by 3 heads"),
+        (["--parts", "3"], "a batch of 8 cannot be cut into 3 parts"),
         (["--temperature", "-1.0"], "the temperature is at least 0"),
         (["--context", "1"], "batch, layers, heads, width and every are at least 1, context 2"),
         (["--context", "500"], "a text of 752 letters is too short for a context of 500"),
         (["--resume"], "--resume goes on with a file: name it with --out"),
         (["--prompt", ""], "the prompt is empty"),
-        (["--prompt", "Z"], 'the vocabulary has no byte 90 ("Z")'),
+        (["--prompt", "Z"], '--prompt "Z" has a letter that the text has not'),
         (["--text", "/nowhere/text"], "/nowhere/text"),
-        (["--out", "/nowhere/model", "--resume"], "cannot read /nowhere/model: no such file or directory"),
+        (["--out", "/nowhere/model", "--resume"], "cannot write /nowhere/model: no such file or directory"),
     ],
 )
 def test_flags_that_cannot_be(flags: list[str], message: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +120,8 @@ def test_the_document_shows_what_the_defaults_give(request: pytest.FixtureReques
 # ---------------------------------------------------------------- the model
 
 
-# The parameters, a text, its logits in several ways, what the model writes, the loss of a batch with its gradient, and the losses of a training.
+# The parameters, a text, its logits in several ways, what the model writes, the loss of a batch with its gradient, the same in parts, and the
+# losses of a training.
 TWIN = """
 use io
 use optim
@@ -156,6 +158,7 @@ fn main(folder: str, steps: i64 = 100, layers: i64 = 2, heads: i64 = 2, width: i
   io.save(written, "{folder}/written")
   io.save(for[i < 10000] gpt.pick(fold(key(4), i), [0.5, -1.0, 2.0, 1.0, 0.6], 2.0, 3), "{folder}/picks")
 
+  io.save(gpt.gradient(m, text[0, :, ..context], text[0, :, 1..], 2), "{folder}/parts")
   var model = m
   var state = optim.adam(m)
   var losses: f32[steps] = zeros(steps)
@@ -173,12 +176,16 @@ fn main(folder: str, steps: i64 = 100, layers: i64 = 2, heads: i64 = 2, width: i
 
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Array]]:
-    """What `TWIN` wrote: of each file, the tensors by name."""
-    folder = tmp_path_factory.mktemp("gpt")
+    """What `TWIN` wrote."""
+    return twin(tmp_path_factory.mktemp("gpt"))
+
+
+def twin(folder: Path, *flags: str) -> dict[str, dict[str, Array]]:
+    """What `TWIN` writes: of each file, the tensors by name."""
     shutil.copy(PROGRAM, folder)
     (folder / "twin.tl").write_text(TWIN)
-    assert cli.main([str(folder / "twin.tl"), "--folder", str(folder)]) == 0
-    return {name: tensors(folder / name) for name in ("model", "text", "logits", "written", "picks", "gradient", "losses")}
+    assert cli.main([str(folder / "twin.tl"), "--folder", str(folder), *flags]) == 0
+    return {name: tensors(folder / name) for name in ("model", "text", "logits", "written", "picks", "gradient", "parts", "losses")}
 
 
 def tensors(path: Path) -> dict[str, Array]:
@@ -253,10 +260,19 @@ def test_choices_fall_as_the_softmax_says(numbers: dict[str, dict[str, Array]]) 
     assert (abs(count / 10000 - expected) <= 4 * np.sqrt(expected * (1 - expected) / 10000)).all(), count
 
 
+def test_a_gradient_in_parts(numbers: dict[str, dict[str, Array]]) -> None:
+    """The same numbers, but for rounding."""
+    assert numbers["parts"].keys() == numbers["gradient"].keys()
+    for name, whole in numbers["gradient"].items():
+        assert np.linalg.norm(numbers["parts"][name] - whole) < 1e-5 * np.linalg.norm(whole), name
+
+
 TORCH = """
 import sys
 import numpy as np, torch
 from torch.nn import functional as F
+heads = int(sys.argv[2])
+torch.set_num_threads(1)
 p = {name: torch.tensor(leaf) for name, leaf in np.load(sys.argv[1]).items()}
 text = p.pop("text")
 for leaf in p.values():
@@ -272,8 +288,8 @@ def linear(x, name, layer):
 
 def loss(text):
     x = p["wte"][text[:, :-1]] + p["wpe"]
-    for layer in range(2):
-        q, k, v = (y.unflatten(2, (2, -1)).transpose(1, 2) for y in linear(norm(x, "blocks.norm1", layer), "qkv", layer).split(width, 2))
+    for layer in range(len(p["blocks.qkv.w"])):
+        q, k, v = (y.unflatten(2, (heads, -1)).transpose(1, 2) for y in linear(norm(x, "blocks.norm1", layer), "qkv", layer).split(width, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + linear(y.transpose(1, 2).flatten(2), "proj", layer)
         x = x + linear(F.gelu(linear(norm(x, "blocks.norm2", layer), "up", layer)), "down", layer)
@@ -304,14 +320,47 @@ np.savez(sys.argv[1], losses=losses, **gradient)
 @pytest.mark.peers
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 def test_gradient_and_training_beside_torch(numbers: dict[str, dict[str, Array]], tmp_path: Path) -> None:
-    """Every tensor of the gradient to 1e-4 of its norm; the losses of 100 steps of clipped AdamW with a schedule to 1e-3."""
-    path = tmp_path / "numbers.npz"
+    gradient_beside_torch(numbers, 2, tmp_path)
+    training_beside_torch(numbers, 2, tmp_path)
+
+
+# The sizes that the program has by default.
+FULL = ("--layers", "4", "--heads", "4", "--width", "128", "--context", "64", "--batch", "12", "--letters", "65")
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_gradient_of_the_whole_size_beside_torch(tmp_path: Path) -> None:
+    gradient_beside_torch(twin(tmp_path, *FULL, "--steps", "1"), 4, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.peers
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_training_of_the_whole_size_beside_torch(tmp_path: Path) -> None:
+    training_beside_torch(twin(tmp_path, *FULL), 4, tmp_path)
+
+
+def gradient_beside_torch(numbers: dict[str, dict[str, Array]], heads: int, folder: Path) -> None:
+    """Every tensor of the gradient to 1e-4 of its norm."""
+    gradient, _ = by_torch(numbers, heads, folder)
+    assert gradient.keys() == numbers["model"].keys()
+    for name, expected in gradient.items():
+        assert np.linalg.norm(numbers["gradient"][f"1.{name}"] - expected) < 1e-4 * np.linalg.norm(expected), name
+
+
+def training_beside_torch(numbers: dict[str, dict[str, Array]], heads: int, folder: Path) -> None:
+    """The losses of clipped AdamW with a schedule to 1e-3."""
+    _, losses = by_torch(numbers, heads, folder)
+    np.testing.assert_allclose(numbers["losses"]["value"], losses, rtol=1e-3)
+
+
+def by_torch(numbers: dict[str, dict[str, Array]], heads: int, folder: Path) -> tuple[dict[str, Array], Array]:
+    """The gradient of the first loss, and the losses, of the same model on the same texts."""
+    path = folder / "numbers.npz"
     given: dict[str, Any] = {"text": numbers["text"]["value"], **numbers["model"]}
     np.savez(path, **given)
-    subprocess.run([sys.executable, "-c", TORCH, str(path)], check=True)
+    subprocess.run([sys.executable, "-c", TORCH, str(path), str(heads)], check=True)
     found = dict(np.load(path))
     losses = found.pop("losses")
-    assert found.keys() == numbers["model"].keys()
-    for name, expected in found.items():
-        assert np.linalg.norm(numbers["gradient"][f"1.{name}"] - expected) < 1e-4 * np.linalg.norm(expected), name
-    np.testing.assert_allclose(numbers["losses"]["value"], losses, rtol=1e-3)
+    return found, losses

@@ -127,13 +127,13 @@ class Ways:
         self.compared += 1
 
     def one_way(self, outputs: list[Array], inputs: list[Any], way: Callable[[list[Array], list[Any]], int | None]) -> tuple[list[Array], int]:
-        """Run on copies; arrays that are one stay one."""
-        copies: dict[int, Array] = {}
+        """Run on copies; arrays that are one stay one. (A part may begin where the whole does.)"""
+        copies: dict[tuple[int, int], Array] = {}
 
         def copy(a: Any) -> Any:
-            return copies.setdefault(a.ctypes.data, a.copy()) if isinstance(a, np.ndarray) and a.ndim else a
+            return copies.setdefault((a.ctypes.data, a.nbytes), a.copy()) if isinstance(a, np.ndarray) and a.ndim else a
 
-        mine = [copies.setdefault(o.ctypes.data, o.copy()) for o in outputs]
+        mine = [copies.setdefault((o.ctypes.data, o.nbytes), o.copy()) for o in outputs]
         return mine, way(mine, [copy(i) for i in inputs]) or 0
 
 

@@ -15,7 +15,7 @@ from ssa_services import Recorder
 
 from tlc.backends.c import scalar
 from tlc.backends.c.unit import emit
-from tlc.driver import pipeline
+from tlc.driver import pipeline, stage_texts
 from tlc.driver.options import Options
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Source
@@ -41,7 +41,7 @@ def op_kernels() -> dict[str, Kernel]:
     n, l = Var("n"), Var("l")
     for name, row in SCALAR_OPS.items():
         for elem in row.takes:
-            if elem is Elem.STR:
+            if elem is Elem.STR or name == "fma2_normal":  # the latter promises something of its operands: `test_words.py` has such
                 continue
             for result in results_of(name, elem) if row.gives == "type" else [None]:
                 elems = [Elem.BOOL if name == "select" and k == 0 else elem for k in range(row.arity)]
@@ -87,7 +87,7 @@ def tensors(path: str, text: str, **values: Any) -> tuple[str, Tensors]:
     program = pipeline.front(Source(path, text))
     flags = {f.name: f.default for f in program.flags if f.default is not None} | values
     assert program.main is not None
-    return program.main, pipeline.for_c(program, Options(flags=flags))
+    return program.main, stage_texts.tensors_for_c(program, Options(flags=flags))
 
 
 def compare(path: str, text: str, **values: Any) -> Ways:

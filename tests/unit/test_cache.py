@@ -82,7 +82,7 @@ PROGRAMS = [
     ("print", "fn main() {\n  print([1.5, 2.5], (1, true), norm([3.0, 4.0]))\n}\n", 0),
     ("loop", 'fn main() {\n  for i in progress(0..3, "steps") {\n    print("{i}")\n  }\n}\n', 0),
     ("string", 'fn name(n: i64) -> str = if n > 1 { "many" } else { "one" }\n\nfn main(n: i64 = 2) {\n  print(name(n))\n}\n', 0),
-    ("index", "fn main(n: i64 = 7) {\n  let x = for[i < n] f32(i)\n  print(x[n])\n}\n", 1),
+    ("index", "fn main(n: i64 = 7, k: i64 = 7) {\n  let x = for[i < n] f32(i)\n  print(x[k])\n}\n", 1),
     ("assert", 'fn main(n: i64 = 7) {\n  assert n < 5, "found {n}"\n}\n', 1),
     ("recursion", "fn deep(n: i64) -> i64 = if n == -1 { 0 } else { 1 - deep(n + 1) }\n\nfn main() {\n  print(deep(0))\n}\n", 1),
     ("library", "fn main(n: i64 = 0) {\n  print(max(for[i < n] f32(i)))\n}\n", 1),
@@ -453,11 +453,11 @@ def test_tlc_cache(work: Work, hello: Path, tmp_path: Path, capsys: pytest.Captu
     data.mkdir(parents=True)
     (data / "mine").write_text("x")
     capsys.readouterr()
-    counts = [["compiled", "programs", "1"], ["machine", "code", "1"], ["parser", "tables", "1"], ["library", "trees", "1"]]
+    counts = [["compiled", "programs", "1"], ["machine", "code", "1"], ["tuned", "kernels", "0"], ["parser", "tables", "1"], ["library", "trees", "1"]]
     assert [line[:-2] for line in shown()[1:]] == counts
     assert cli.main(["cache", "clear"]) == 0
     assert capsys.readouterr().out.startswith("removed 4 files, ")
-    assert [line[-3:] for line in shown()[1:]] == [["0", "0.0", "kB"]] * 4
+    assert [line[-3:] for line in shown()[1:]] == [["0", "0.0", "kB"]] * 5
     assert (data / "mine").exists()
     assert cli.main(["cache", "claer"]) == 2
     assert "found `claer`" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from ssa_services import Recorder
 from test_views import KERNELS
@@ -138,6 +140,20 @@ def test_the_text_names_what_is_held_and_where() -> None:
     assert lines[0].endswith(", at test.tl:6")
     assert any("40,000" in line and "test.tl:6" in line for line in lines[1:4])
     assert "buffers:" in lines
+
+
+def test_a_gpt_that_learns_in_parts_keeps_what_one_part_needs() -> None:
+    """Parameters, their gradient and two means of each; of every layer ten times the width for each letter of a part, and of one layer some more."""
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "gpt_step.tl"
+    layers, width, context, batch, parts, letters = 3, 64, 32, 8, 4, 65
+    program = pipeline.front(Source(str(path), path.read_text(encoding="utf-8")))
+    flags = {f.name: f.default for f in program.flags if f.default is not None}
+    flags |= {"layers": layers, "heads": 2, "width": width, "context": context, "batch": batch, "parts": parts, "rounds": 1, "steps": 1}
+    tensors = next(value for name, _, value in pipeline.middle(program, Options(flags=flags)) if name == "memory")
+    parameters = layers * (12 * width * width + 13 * width) + (letters + context + 2) * width
+    letter = 4 * width * batch // parts * context
+    most = max(p.number or 0 for p in memory_of(tensors.module).peaks)
+    assert most <= 4 * 4 * parameters + (10 * layers + 32) * letter + (1 << 20)
 
 
 # ---------------------------------------------------------------- steps

@@ -27,6 +27,42 @@ PROGRAMS = {
     "rows of their own": START + "print(for[b < n] { var h = w[0, 0]\n for i in 0..b { h = h @ w[0] }\n h }) }",
     # each row changes its own array in place
     "updates": START + "print(for[b < n] { var h = w[0, 0]\n for i in 1..c { h[i] = h[i - 1] + f32(b) }\n h }) }",
+    # many rows do that together: their arrays are one, whose row is changed
+    "many updates": START + "print(for[b < n + 20] { var h = w[0, 0]\n for i in 1..c { h[i] = h[i - 1] + f32(b) }\n h }) }",
+    # rows of matrices, elements of them at two indices, and a matrix that is begun anew in each round
+    "updates of rows": START
+    + """print(for[b < n + 20] {
+      var h = w[1]
+      var s = w[0]
+      for i in 1..c {
+        h[i] = h[i - 1] * 0.5 + f32(b)
+        var t = w[0]
+        for j in 0..c { if j < i { s[i, j] = s[j, i] + h[i, j] } else { t[j, i] = f32(b) } }
+        h[0] = t[i]
+      }
+      for[i, j] h[i, j] + s[i, j]
+    }) }""",
+    # at an index of each row's own, in a loop and before one
+    "updates of their own": START
+    + """print(for[b < n + 20] {
+      var h = w[0]
+      h[b % c] = w[1, 0]
+      for i in 1..c { h[i] = h[i - 1] + f32(b) }
+      var s = w[0, 0]
+      for i in 0..3 { s[(b + i) % c] = h[i, b % c] }
+      sum(h) + sum(s)
+    }) }""",
+    # the gradient of updates in place, by what all rows share and by their own
+    "gradients of updates": """
+fn f(x: f32[c], v: f32[c]) -> f32 {
+  var h: f32[c] = zeros(c)
+  for i in 0..3 { for j in 0..c { h[j] = h[j] * 0.5 + tanh(v[j] * x[(i + j) % c] + h[0]) } }
+  sum(h * h)
+}
+"""
+    + START
+    + """let x = for[b < n + 20, j < c] cos(f32(b + j))
+    print(grad(f)(x, w[0, 0], wrt = (x, v))) }""",
     # a branch that all rows take alike, and one that they do not
     "branches": START
     + """print(for[b < n] {
@@ -75,7 +111,13 @@ def test_a_check_in_the_loop_stops_where_it_did() -> None:
     assert "out of range" in both(text, {"n": 4})[-1]
 
 
-@pytest.mark.parametrize(("name", "count"), [("layers", 1), ("two axes", 1), ("rows of their own", 2), ("updates", 2), ("gradients", 2)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("layers", 1), ("two axes", 1), ("rows of their own", 2), ("updates", 2), ("many updates", 1), ("updates of rows", 2),
+        ("updates of their own", 3), ("gradients", 2), ("gradients of updates", 4),
+    ],
+)  # fmt: skip
 def test_loops(name: str, count: int) -> None:
     """One loop over the layers, where it moved out; around it, where it did not, the rows."""
     module = stage("opt", PROGRAMS[name])

@@ -7,7 +7,7 @@ from whole_program import natively, stage
 
 from tlc.driver import pipeline
 from tlc.frontend.source import Source
-from tlc.ssa.ir import Type, walk
+from tlc.ssa.ir import I64, Type, walk
 from tlc.tensor.kernel.ir import Buffer
 
 LOOP = "fn f(w: f32[3, 8, 8], x: f32[5, 8]) -> f32 {{\n var h = x\n for m in w {{ {body} }}\n sum(h * h)\n}}\n"
@@ -37,11 +37,15 @@ fn main() {
 """
 
 
-def pushed(text: str) -> list[Type]:
-    """The types of the tensors that a program puts on the tape."""
+def taped(text: str) -> list[Type]:
+    """The types of what a program puts on the tape."""
     module = stage("opt", text)
-    found = [i.operands[0].type for f in module.functions.values() for i in walk(f.body) if i.op == "push"]
-    return sorted((t for t in found if t.rank), key=lambda t: t.rank)
+    return [i.operands[0].type for f in module.functions.values() for i in walk(f.body) if i.op == "push"]
+
+
+def pushed(text: str) -> list[Type]:
+    """The types of the tensors among it."""
+    return sorted((t for t in taped(text) if t.rank), key=lambda t: t.rank)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +76,16 @@ def test_recomputed_values_are_the_same() -> None:
     written += "fn f(w: f32[3, 8, 8], x: f32[5, 8]) -> f32 {\n let h = step(step(step(x, w[0]), w[1]), w[2])\n sum(h * h)\n}\n"
     looped, unrolled = (natively(pipeline.front(Source("test.tl", t + MAIN))) for t in (LOOP.format(body=body), written))
     assert looped == unrolled
+
+
+def test_how_often_a_loop_ran_is_not_kept_where_its_limit_is_known() -> None:
+    text = """
+fn f(w: f32[8], n: i64) -> f32 {
+  var h: f32[8] = zeros(8)
+  for i in 0..3 { for j in 0..INNER { h[j] = tanh(h[j] * 0.5 + w[j]) } }
+  sum(h)
+}
+fn main(n: i64 = 8) { print(grad(f)(for[i < 8] sin(f32(i)), n)) }
+"""
+    assert I64 not in taped(text.replace("INNER", "n"))
+    assert I64 in taped(text.replace("INNER", "(n - i)"))

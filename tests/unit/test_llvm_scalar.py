@@ -81,6 +81,8 @@ def cases() -> list[tuple[str, Elem, tuple[Elem, ...]]]:
     """(op, result, operands) for each op and type."""
     out: list[tuple[str, Elem, tuple[Elem, ...]]] = []
     for name, row in SCALAR_OPS.items():
+        if name == "fma2_normal":  # promises that no number is subnormal: `test_words.py` has values of which that is true
+            continue
         for elem in row.takes:
             if elem in UNSUPPORTED or (name == "div" and not elem.is_real):
                 continue

@@ -1,7 +1,7 @@
 """Documents show what the compiler makes of programs: their blocks are what `tlc` prints today (`--bless` writes them).
 
 A block stands behind a comment that says what it is, of which program, and of which function: `<!-- memory layer main -->`. `source` is the
-program itself, from `programs/`; one that is not there is what the document says. `plan` is the comments of `memory`.
+program itself, from `programs/`; one that is not there is what the document says. `plan` is the comments of `memory`, `gpu` the kernels for a GPU.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def test_the_blocks_are_up_to_date(
             case "plan":
                 lines = tlc("emit", "memory", str(program)).splitlines()
                 body = "".join(f"{line}\n" for line in lines if line.lstrip().startswith("#"))
+            case "gpu":
+                body = tlc("--device", "cuda", "emit", "kernels", str(program), "--fn", function)
             case _:
                 body = tlc("emit", what, str(program), "--fn", function)
         return block[1] + body + block[6]
@@ -64,4 +66,4 @@ def test_the_blocks_are_up_to_date(
 def test_every_stage_shown_is_a_stage(document: str, least: int) -> None:
     blocks = [what for _, what, *_ in BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))]
     assert len(blocks) >= least
-    assert set(blocks) - {"source", "output", "plan"} <= set(cli.STAGES)
+    assert set(blocks) - {"source", "output", "plan", "gpu"} <= set(cli.STAGES)

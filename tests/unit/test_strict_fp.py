@@ -55,7 +55,8 @@ def test_without_the_flag_they_are_not() -> None:
 def test_a_product_is_rounded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """(1 + 2**-12)**2 - 1 in f32: fused it has the last bit of the square, rounded it has not."""
     path = tmp_path / "x.tl"
-    path.write_text("fn main(e: f32 = 1.000244140625) {\n  let x = [-1.0, e]\n  let y = [1.0, e]\n  print(sum[i] x[i] * y[i])\n}\n")
+    body = "let x = [[-1.0, e]]\n  let y = [[1.0, e]]\n  let product = for[i, j] sum[k] x[i, k] * y[j, k]\n  print(product[0, 0])"
+    path.write_text(f"fn main(e: f32 = 1.000244140625) {{\n  {body}\n}}\n")
     e = np.float32(1 + 2**-12)
     assert cli.main([str(path)]) == 0
     assert np.float32(capfd.readouterr().out) == np.float32(float(e) * float(e) - 1)

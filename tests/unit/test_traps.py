@@ -27,6 +27,13 @@ STOPS: dict[str, tuple[str, str, str]] = {  # `main`'s body, or definitions with
     "what `where` drops":         ("print(where(x > 0.0, 1.0 / x, 7.0))", "1.0 / x", "`/` of 1.0 and 0.0 gives inf"),
     "in a loop":                  ("var y = 2.0\nwhile y > 0.0 { y = y * y + x }\nprint(y)", "y * y", "`*` of 1.8446744e+19 and 1.8446744e+19 gives inf"),
     "in a loop of an element":    ("print(for[i < 3] grow(f32(i)))", "y * y", "`*` of 1.8446744e+19 and 1.8446744e+19 gives inf at [2]"),
+    "a row that is masked":       ("print(softmax(for[i < 2, j < 2] if j < i { 1.0 } else { -inf }))", "softmax(for[i < 2, j < 2] if j < i { 1.0 } else { -inf })", "`-` of -inf and -inf gives nan at [0, 0]"),
+    "a sum of two infinities":    ("print(sum([inf, 1.0 + x, -inf]))", "sum([inf, 1.0 + x, -inf])", "`sum` of infinities gives nan"),
+    "nothing times infinity":     ("print([[inf, x]] @ [[x], [1.0]])", "[[inf, x]] @ [[x], [1.0]]", "`sum` of infinities gives nan at [0, 0]"),
+    "the second of an element":   ("print(for[i < 3] exp(f32(i)) * (3e38 + x) / 1e9)", "exp(f32(i)) * (3e38 + x)", "`*` of 2.7182817 and 3e+38 gives inf at [1]"),
+    "the least element":          ("print(for[i < 4] exp(1.0 / f32(i - 2)) * log(f32(i - 1)))", "log(f32(i - 1))", "`log` of -1.0 gives nan at [0]"),
+    "lifted":                     ("print(softmax(for[i < 3, j < 2] f32(i + j) * 1e38 * if i == 2 { 2.0 } else { 1.0 + x }))", "f32(i + j) * 1e38 * if i == 2 { 2.0 } else { 1.0 + x }", "`*` of 2e+38 and 2.0 gives inf at [2, 0]"),
+    "in a comprehension of sums": ("print(for[i < 3] sum(for[j < 2] 1.0 / f32(i - j + 1) + x))", "1.0 / f32(i - j + 1)", "`/` of 1.0 and 0.0 gives inf at [0, 1]"),
     "on the way back":            ("print(grad(fn(v) => sqrt(v) * 2.0)(x))", "sqrt(v)", "in the derivative of this, `/` of 1.0 and 0.0 gives inf"),
     "an element on the way back": ("print(grad(fn(v) => sum(sqrt(v) * v))([1.0, x]))", "sqrt(v)", "in the derivative of this, `/` of 0.0 and 0.0 gives nan at [1]"),
 }
@@ -39,7 +46,9 @@ fn grow(v: f32) -> f32 {
 """
 GOES_ON: dict[str, tuple[str, str]] = {  # what is printed
     "a mask":                        ("print(softmax(for[i < 2, j < 2] if j <= i { 1.0 } else { -inf }))", "[[1.  0. ]\n [0.5 0.5]]"),
-    "infinities that are given":     ("let a = [inf, 1.0 + x]\nprint(a + 1.0, sum(a), a * 0.0)", "[inf  2.] inf [nan  0.]"),
+    "infinities that are given":     ("let a = [inf, 1.0 + x]\nprint(a + 1.0, sum(a), a * 2.0)", "[inf  2.] inf [inf  2.]"),
+    "NaNs that are given":           ("let a = [nan, 1.0 + x, inf]\nprint(a + 1.0, sum(a), exp(a[..2]))", "[nan  2. inf] nan [      nan 2.7182817]"),
+    "a mask, and its derivative":    ("print(grad(fn(v: f32[2, 2]) => sum(softmax(for[i, j] if j <= i { v[i, j] } else { -inf }) @ [1.0, 2.0 + x]))([[1.0, 2.0], [3.0, 3.0]]))", "[[ 0.    0.  ]\n [-0.25  0.25]]"),
     "what an `if` does not choose":  ("print(if x > 0.0 { 1.0 / x } else { 7.0 }, for[i < 2] if i > 0 { log(f32(i)) } else { 3.0 })", "7.0 [3. 0.]"),
     "what a derivative drops":       ("print(grad(fn(v) => if v > 0.0 { v * log(v) } else { 2.0 * v })(x), grad(fn(v: f32[n]) => norm(v))([x, x]))", "2.0 [0. 0.]"),
     "a sum with an infinity":        ("print([[inf, 1.0 + x]] @ [[1.0], [1.0]])", "[[inf]]"),

@@ -1,4 +1,4 @@
-"""Products of a matrix and a vector, and searches: in vectors, and with the bits of the interpreter."""
+"""Products of a matrix and a vector, sums of products in lanes, and searches: in vectors, and with the bits of the interpreter."""
 
 from __future__ import annotations
 
@@ -52,6 +52,39 @@ def test_a_matrix_times_a_vector(shape: tuple[int, int], by_rows: bool, static: 
     (kernel,) = tensors.kernels.values()
     if min(shape) >= 64:
         assert kernel.notes[-1].startswith("squares" if by_rows else "rows of axis 1 pass over panels")
+
+
+def sums_of_products(axis: int, known: tuple[int, int] | None) -> Module:
+    """The sums of x * y along an axis, in lanes, and twice that."""
+
+    def body(b: Builder, x: Value, y: Value) -> list[Value]:
+        if known is not None:
+            x, y = (b.reshape(v, [b.i64(n) for n in known]) for v in (x, y))
+        sizes = b.dims(x)
+
+        def element(b: Builder, i: Value) -> Value:
+            def term(b: Builder, q: Value) -> Value:
+                at = (i, q) if axis else (q, i)
+                return b.op("mul", b.index(x, *at), b.index(y, *at))
+
+            total = b.reduce("sum", [sizes[axis]], term, "lanes")
+            return b.op("add", total, total)
+
+        return [b.tabulate([sizes[1 - axis]], element)]
+
+    return function([tensor(2), tensor(2)], [tensor(1)], body)
+
+
+@pytest.mark.parametrize("target", [*TARGETS, Target(16, 16, 1 << 10)], ids=str)
+@pytest.mark.parametrize("shape", [(64, 64), (83, 70), (16, 130), (1, 1), (0, 16)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("static", [True, False])
+def test_sums_of_products_in_lanes(shape: tuple[int, int], axis: int, static: bool, target: Target) -> None:
+    tensors = compare(sums_of_products(axis, shape if static else None), reals(*shape), reals(*shape), target=target)
+    if min(shape) >= 64:
+        (kernel,) = tensors.kernels.values()
+        by_rows = not static or target.cache_bytes < 1 << 16
+        assert kernel.notes[-1].startswith("rows: 16" if axis else "rows of axis 1 pass over panels" if by_rows else "columns: ")
 
 
 def search(reducer: str, axis: int, elem: Elem) -> Module:
