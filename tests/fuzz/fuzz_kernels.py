@@ -39,6 +39,7 @@ T = TypeVar("T")
 SIZES = (2, 1, 3, 0, 5, 7, 8, 15, 16, 17, 20, 33)
 CONSTANTS = (2, 1, 3, 4, 5, 7, 8, 9, 10, 12, 16, 17, 20, 33, 0)
 POINTS = 1200  # of one comprehension, at most
+NESTED = 6  # elements that are indices of elements, at most
 ELEMENTARY = ("exp", "tanh", "log", "sin")  # few: their arithmetic is long
 MAIN = (Elem.F32, Elem.F32, Elem.F32, Elem.F64, Elem.I64, Elem.F16, Elem.BF16, Elem.I32, Elem.U8, Elem.I8, Elem.U32, Elem.BOOL)
 OTHERS = (Elem.F32, Elem.I64, Elem.F64, Elem.BOOL, Elem.I8, Elem.F16, Elem.BF16)
@@ -219,6 +220,7 @@ class _Generator:
         self.points: list[tuple[Extent, ...]] = []
         self.main: tuple[Elem, ...] = MAIN
         self.others: tuple[Elem, ...] = OTHERS
+        self.nested = 0  # indices inside of indices
 
     def run(self) -> Case:
         draw = self.draw
@@ -698,7 +700,9 @@ class _Generator:
 
     def element(self, b: Builder, x: Tensor, axes: list[Axis]) -> Value:
         subscripts = _Subscripts(self, b, axes)
+        self.nested += 1
         indices = [subscripts.of(e) for e in x.shape]
+        self.nested -= 1
         if subscripts.guards:
             cond = subscripts.guards[0]
             for g in subscripts.guards[1:]:
@@ -710,7 +714,7 @@ class _Generator:
         """Any integer modulo an extent that is not 0."""
         assert extent.is_positive
         gathers = [t for t in self.known if t.into == extent]
-        if gathers and self.draw.chance(60):
+        if gathers and self.nested < NESTED and self.draw.chance(60):
             return b.convert(self.element(b, self.draw.pick(gathers), axes), I64)
         return b.op("mod", self.integer(b, axes), self.extent(b, extent))
 
@@ -718,7 +722,7 @@ class _Generator:
         """Some integer: an affine form of indices, or what a tensor holds."""
         draw = self.draw
         tensors = [t for t in self.known if t.elem in INTS]
-        if tensors and draw.chance(30):
+        if tensors and self.nested < NESTED and draw.chance(30):
             return b.convert(self.element(b, draw.pick(tensors), axes), I64)
         if not axes:
             return b.i64(draw.below(7))
