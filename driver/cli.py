@@ -226,7 +226,7 @@ def _emit_program(request: Request, stage: str, words: list[str]) -> str | None:
     if not args and stage in EARLY_STAGES:
         return stage_texts.early_text(source, stage)
     program = pipeline.front(source)
-    values = main_flags(path, program, args)
+    values = main_flags(path, program, args, f"emit {stage}")
     if values is None:
         return None
     if stage in EARLY_STAGES:

@@ -106,7 +106,7 @@ def _emit_ssa(request: Request, stage: str, words: list[str]) -> str | None:
     path, *args = words
     source = read_source(path, ".ssa")
     module, own = ssa_files.read(source)
-    values = flag_values(path, ssa_files.flags(source, module), args)
+    values = flag_values(path, ssa_files.flags(source, module), args, command=f"emit {stage}")
     if values is None:
         return None
     watch = request.watch()

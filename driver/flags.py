@@ -149,9 +149,9 @@ def help_lines(flags: Sequence[Flag], width: int = 100) -> list[str]:
     return lines
 
 
-def near(word: str, names: Iterable[str]) -> str:
+def near(word: str, names: Iterable[str], likeness: float = 0.6) -> str:
     """`; did you mean ...?` where a name is spelled nearly like the word, else nothing."""
-    close = get_close_matches(word, list(names), n=1, cutoff=0.6)
+    close = get_close_matches(word, list(names), n=1, cutoff=likeness)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
@@ -191,7 +191,7 @@ def _value(flag: Flag, text: str) -> Value:
         except UnicodeEncodeError:
             raise UsageError(f"the value of `{flag.spelling}` is not valid UTF-8") from None
         if flag.choices and text not in flag.choices:
-            raise UsageError(wrong + near(text, flag.choices))
+            raise UsageError(wrong + near(text, flag.choices, 0.7))  # they are listed, and `gpu` is not `cpu` spelled wrongly
         return text
     if flag.elem.is_int:
         try:

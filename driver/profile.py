@@ -46,6 +46,9 @@ class Place:
     line: int
     text: str
 
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path, "line": self.line}
+
 
 @dataclass(frozen=True)
 class KernelFigures:
@@ -254,7 +257,7 @@ def to_json(p: Profile) -> dict[str, Any]:
 def _kernel_json(k: KernelFigures) -> dict[str, Any]:
     return {
         "name": k.name,
-        "lines": [{"path": place.path, "line": place.line} for place in k.places],
+        "lines": [place.to_json() for place in k.places],
         "calls": k.calls,
         "seconds": k.seconds,
         "share": k.share,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tlc.driver import flags as flag
-from tlc.driver import whole_file
-from tlc.driver.flags import Flag, UsageError, Value
+from tlc.driver import timed_run, whole_file
+from tlc.driver.flags import Flag, Value
 from tlc.driver.request import OK, Request, checked, main_flags, read_source
 from tlc.frontend.types import Elem
 
@@ -21,28 +19,20 @@ if TYPE_CHECKING:
     from tlc.tensor.lower import Tensors
 
 FLAGS = (
-    Flag("json", Elem.STR, "", "write the figures to this file as JSON"),
+    timed_run.JSON,
     Flag("html", Elem.STR, "", "write a page with the roofline plot and the table to this file"),
 )
 
 
 def profile(request: Request) -> int:
     """`tlc profile [--json FILE] [--html FILE] prog.tl [flags of main]`"""
-    given, words = flag.parse_until_word(FLAGS, request.words)
-    own = flag.complete(FLAGS, given)
-    if not words:
-        raise UsageError("`tlc profile` needs a program")
-    if request.flags["interp"]:
-        raise UsageError("`tlc profile` measures native code: leave out `--interp`")
-    path, *args = words
+    own, path, args = timed_run.words(request, "profile", FLAGS)
     source = read_source(path)
-    for name in ("json", "html"):
-        if own[name]:
-            whole_file.check_writable(str(own[name]))
+    timed_run.check_writable(own, "json", "html")
     from tlc.driver.profile import Command
 
     program = checked(request, source)
-    values = main_flags(path, program, args)
+    values = main_flags(path, program, args, "profile")
     if values is None:
         return OK
     found, failure = _run(request, program, Command(path, tuple(args), values, str(request.flags["host"])))
@@ -54,22 +44,17 @@ def profile(request: Request) -> int:
 
 def _run(request: Request, program: Program, command: Command) -> tuple[Profile, BaseException | None]:
     """The profile, and what ended the program early."""
-    from tlc.backends.llvm import jit, timing
     from tlc.backends.runtime.native import Native
     from tlc.backends.runtime.services import WorldServices
     from tlc.backends.timing import TIMED_ENTRY, Table
     from tlc.driver import pipeline
-    from tlc.driver.cache import Cache
     from tlc.driver.profile import summary
     from tlc.driver.roofline import measure
-    from tlc.frontend.disk_cache import NOWHERE
 
-    store = Cache() if request.flags["cache"] else Cache(NOWHERE)
+    store = timed_run.store(request)
     watch, options = request.watch(), replace(request.options(command.flags), timed=True)
     tensors = next(value for name, _, value in pipeline.middle(program, options, watch) if name == "memory")
-    executable = pipeline.machine_code(tensors, options, store, watch)
-    support = jit.compile_objects([(timing.support(), jit.Level.HOST)], store)
-    executable = replace(executable, objects={**executable.objects, **support})
+    executable = timed_run.executable(tensors, options, store, watch)
     watch.say()
     kernels = _timed(tensors, command.program)
     machine = measure(request.threads, store, _progress())
@@ -122,7 +107,7 @@ def _write(found: Profile, own: dict[str, Value]) -> None:
     sys.stdout.flush()
     print(f"\n{table(found, shutil.get_terminal_size((140, 24)).columns)}", flush=True)
     if own["json"]:
-        whole_file.write(str(own["json"]), json.dumps(to_json(found), indent=2, ensure_ascii=False) + "\n")
+        whole_file.write_json(str(own["json"]), to_json(found))
     if own["html"]:
         from tlc.driver.profile_page import page
 

@@ -135,6 +135,8 @@ def refuse(request: Request) -> None:
         missing = missing_for_own_code()
         if missing:
             raise UsageError(f"`--host x86` cannot be had: {missing}")
+    if request.flags["interp"] and request.flags["device"] != "cpu":
+        raise UsageError(f"`--interp` and `--device {request.flags['device']}` exclude each other: the interpreter runs on the CPU")
     threads = int(request.flags["threads"])
     if threads < 0:
         raise UsageError(f"`--threads` needs a number of threads, found {threads}")
@@ -184,18 +186,18 @@ def checked(request: Request, source: Source) -> Program:
     return program
 
 
-def main_flags(path: str, program: Program, args: Sequence[str]) -> dict[str, Value] | None:
-    """The values for main's parameters; None after printing them for `--help`."""
+def main_flags(path: str, program: Program, args: Sequence[str], command: str = "") -> dict[str, Value] | None:
+    """The values for main's parameters; None after printing them for `--help`. `command`: the words between `tlc` and the program."""
     if program.main is None:
         raise UsageError(f"`{path}` has nothing to run: it has no `main` and no statements")
-    return flag_values(path, flag.of_main(program.flags), args, program.doc)
+    return flag_values(path, flag.of_main(program.flags), args, program.doc, command)
 
 
-def flag_values(path: str, flags: Sequence[Flag], args: Sequence[str], about: str = "") -> dict[str, Value] | None:
+def flag_values(path: str, flags: Sequence[Flag], args: Sequence[str], about: str = "", command: str = "") -> dict[str, Value] | None:
     """The values of a program's flags; None after printing them for `--help`."""
     try:
         return flag.parse(flags, args, before=FLAGS)
     except HelpAsked:
         doc = f"{about.strip()}\n\n" if about.strip() else ""
-        print(f"{doc}usage: tlc {path} [flags]\n\nflags:\n" + "\n".join(flag.help_lines(flags)))
+        print(f"{doc}usage: {' '.join(filter(None, ('tlc', command, path)))} [flags]\n\nflags:\n" + "\n".join(flag.help_lines(flags)))
         return None

@@ -4,7 +4,6 @@ faster (`driver/tuned.py`). Results keep their bits: whatever gives others is re
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tlc.driver import flags as flag
+from tlc.driver import timed_run, whole_file
 from tlc.driver.flags import Flag, UsageError
 from tlc.driver.request import OK, Request, checked, main_flags, read_source
 from tlc.frontend.types import Elem
@@ -34,7 +34,7 @@ HALF = 0.5  # the part of what is left that it may take, however large, if other
 FLAGS = (
     Flag("budget", Elem.F64, 60.0, "seconds to try schedules for, the run of the program aside"),
     Flag("kernel", Elem.STR, "", "try this kernel alone; `tlc profile` and `tlc emit kernels` have the names"),
-    Flag("format", Elem.STR, "text", "how what was found is printed", choices=("text", "json")),
+    timed_run.JSON,
 )
 
 
@@ -60,22 +60,17 @@ class Row:
 
 
 def tune(request: Request) -> int:
-    """`tlc tune [--budget SECONDS] [--kernel NAME] [--format json] prog.tl [flags of main]`"""
-    given, words = flag.parse_until_word(FLAGS, request.words)
-    own = flag.complete(FLAGS, given)
-    if not words:
-        raise UsageError("`tlc tune` needs a program")
-    if request.flags["interp"]:
-        raise UsageError("`tlc tune` measures native code: leave out `--interp`")
+    """`tlc tune [--budget SECONDS] [--kernel NAME] [--json FILE] prog.tl [flags of main]`"""
+    own, path, args = timed_run.words(request, "tune", FLAGS)
     if request.flags["device"] != "cpu":
         raise UsageError("`tlc tune` measures schedules for the CPU: leave out `--device`")
     budget = float(own["budget"])
     if not budget > 0:
         raise UsageError(f"`--budget` needs a number of seconds, found {own['budget']}")
-    path, *args = words
     source = read_source(path)
+    timed_run.check_writable(own, "json")
     program = checked(request, source)
-    values = main_flags(path, program, args)
+    values = main_flags(path, program, args, "tune")
     if values is None:
         return OK
     from tlc.driver import pipeline, tuned
@@ -92,13 +87,11 @@ def tune(request: Request) -> int:
         ran = [k for k in ran if k.name == wanted]
         if not ran:
             raise UsageError(f"`--kernel`: the program did not run `{wanted}`")
-    rows: list[Row] = []
-    stopped = None
-    try:
-        _try(ran, pipeline.target(options), request.threads, budget, rows)
-    except KeyboardInterrupt as error:
-        stopped = error
-    _write(rows, ran, path, args, str(own["format"]))
+    rows, stopped = _try(ran, pipeline.target(options), request.threads, budget)
+    sys.stdout.flush()
+    print("\n" + "\n".join(_table(rows)), flush=True)
+    if own["json"]:
+        whole_file.write_json(str(own["json"]), _json(rows, path, args))
     if stopped is not None:
         raise stopped
     return OK
@@ -109,23 +102,17 @@ def tune(request: Request) -> int:
 
 def _run(request: Request, tensors: Tensors, options: Options, path: str) -> list[Kernel]:
     """Run the program; gives the kernels that it ran, by the time that they took."""
-    from tlc.backends.llvm import jit, timing
     from tlc.backends.llvm.host import timed_kernels
     from tlc.backends.runtime.native import Native
     from tlc.backends.runtime.services import WorldServices
     from tlc.backends.runtime.witness import Witness
     from tlc.backends.timing import HOOK, TIMED_ENTRY, Table
     from tlc.driver import pipeline
-    from tlc.driver.cache import Cache
     from tlc.driver.profile import places
-    from tlc.frontend.disk_cache import NOWHERE
     from tlc.tensor.lower import scheduled_as
     from tlc.tensor.tune import needed_inputs
 
-    store = Cache() if request.flags["cache"] else Cache(NOWHERE)
-    executable = pipeline.machine_code(tensors, options, store)
-    support = jit.compile_objects([(timing.support(), jit.Level.HOST)], store)
-    executable = replace(executable, objects={**executable.objects, **support})
+    executable = timed_run.executable(tensors, options, timed_run.store(request))
     names = timed_kernels(tensors.module)
     kernels = [tensors.kernels[name] for name in names]
     target = pipeline.target(options)
@@ -152,8 +139,10 @@ def _run(request: Request, tensors: Tensors, options: Options, path: str) -> lis
 # ---------------------------------------------------------------- the search
 
 
-def _try(ran: Sequence[Kernel], target: Target, threads: int, budget: float, rows: list[Row]) -> None:
-    """Look for choices, for what takes most first, and remember each as soon as it is found."""
+def _try(ran: Sequence[Kernel], target: Target, threads: int, budget: float) -> tuple[list[Row], KeyboardInterrupt | None]:
+    """Look for choices, for what takes most first, and remember each as soon as it is found; a row for each kernel, and what ended the
+    search early.
+    """
     from tlc.backends.runtime.progress import ProgressBar
     from tlc.driver.tuned import Tuned
     from tlc.tensor.lower import scheduled_as
@@ -163,6 +152,8 @@ def _try(ran: Sequence[Kernel], target: Target, threads: int, budget: float, row
     kept = Tuned()
     bar = ProgressBar("tune", len(worth), unit="kernels")
     end = time.monotonic() + budget
+    rows: list[Row] = []
+    stopped = None
     try:
         for done, kernel in enumerate(worth):
             now = time.monotonic()
@@ -176,10 +167,13 @@ def _try(ran: Sequence[Kernel], target: Target, threads: int, budget: float, row
                 kept.keep(scheduled.kernel, found.choice)
             rows.append(Row(kernel, found, why))
             bar.update(done + 1)
+    except KeyboardInterrupt as error:
+        stopped = error
     finally:
         bar.close()
-    for kernel in ran[len(worth) :]:
-        rows.append(Row(kernel, None, "it takes little time"))
+    rows += [Row(kernel, None, "stopped by Ctrl-C") for kernel in worth[len(rows) :]]
+    rows += [Row(kernel, None, "it takes little time") for kernel in ran[len(worth) :]]
+    return rows, stopped
 
 
 def _say(bar: ProgressBar, done: int, name: str, text: str) -> None:
@@ -221,20 +215,13 @@ def _obstacle(kernel: Kernel, scheduled: Scheduled) -> str:
 # ---------------------------------------------------------------- what is printed
 
 
-def _write(rows: Sequence[Row], ran: Sequence[Kernel], path: str, args: Sequence[str], form: str) -> None:
-    sys.stdout.flush()
-    if form == "json":
-        print(json.dumps(_json(rows, ran, path, args), indent=2, ensure_ascii=False), flush=True)
-    else:
-        print("\n" + "\n".join(_table(rows, ran)), flush=True)
-
-
-def _table(rows: Sequence[Row], ran: Sequence[Kernel]) -> list[str]:
+def _table(rows: Sequence[Row]) -> list[str]:
     """A line a kernel, the one that takes most first, and what to expect of the whole."""
     from tlc.driver.profile_table import lines_text, time_text
     from tlc.tensor.knobs import choice_text
 
-    total = sum(k.seconds for k in ran) or 1.0
+    before, after = _whole(rows)
+    total = before or 1.0
     cells = [("kernel", "share", "by rule", "best", "ratio", "choice", "lines")]
     small = [row for row in rows if row.kernel.seconds < SMALL * total]
     for row in rows:
@@ -252,7 +239,6 @@ def _table(rows: Sequence[Row], ran: Sequence[Kernel]) -> list[str]:
     lines = ["  ".join(t.rjust(w) if r else t.ljust(w) for t, w, r in zip(c, widths, right, strict=True)).rstrip() for c in cells]
     if small:
         lines.append(f"{len(small)} more take {sum(r.kernel.seconds for r in small) / total:.1%} together")
-    before, after = _whole(rows, ran)
     better = sum(bool(r.found and r.found.choice) for r in rows)
     if not any(row.found for row in rows):
         return [*lines, "", "nothing was tried"]
@@ -262,14 +248,14 @@ def _table(rows: Sequence[Row], ran: Sequence[Kernel]) -> list[str]:
     return [*lines, "", f"{count}: {time_text(before)} in kernels, {time_text(after)} expected with the choices"]
 
 
-def _whole(rows: Sequence[Row], ran: Sequence[Kernel]) -> tuple[float, float]:
+def _whole(rows: Sequence[Row]) -> tuple[float, float]:
     """What all kernels took in the run, and what they should take now."""
-    before = sum(k.seconds for k in ran)
+    before = sum(row.kernel.seconds for row in rows)
     return before, before - sum(r.kernel.seconds * (1 - 1 / r.found.ratio) for r in rows if r.found is not None)
 
 
-def _json(rows: Sequence[Row], ran: Sequence[Kernel], path: str, args: Sequence[str]) -> dict[str, Any]:
-    before, after = _whole(rows, ran)
+def _json(rows: Sequence[Row], path: str, args: Sequence[str]) -> dict[str, Any]:
+    before, after = _whole(rows)
     return {
         "format": FORMAT,
         "program": path,
@@ -284,7 +270,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     k, found = row.kernel, row.found
     return {
         "name": k.name,
-        "lines": [{"path": place.path, "line": place.line} for place in k.places],
+        "lines": [place.to_json() for place in k.places],
         "calls": k.calls,
         "seconds": k.seconds,
         "not_tried": row.why or None,

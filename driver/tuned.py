@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -51,8 +52,13 @@ class Tuned:
 
     def _path(self, kernel: Kernel) -> Path:
         nameless = replace(kernel, name="", notes=())
-        made_from = (metadata.version("tlc"), metadata.version("llvmlite"), cpu.name(), print_kernel(nameless))
+        made_from = (*_versions(), cpu.name(), print_kernel(nameless))
         return self.folder / f"{hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]}{CHOICE}"
+
+
+@cache
+def _versions() -> tuple[str, str]:
+    return metadata.version("tlc"), metadata.version("llvmlite")
 
 
 def check_writable() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from tlc.driver.flags import UsageError
 from tlc.frontend import disk_cache
@@ -27,3 +29,8 @@ def write(path: str, text: str) -> None:
             out.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None
+
+
+def write_json(path: str, found: Any) -> None:
+    """Put plain data there as JSON. Raises as `write` does."""
+    write(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")

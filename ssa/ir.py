@@ -306,6 +306,15 @@ def drop_block(block: Block) -> None:
         block.terminator.operands = ()
 
 
+def is_positive(extent: Value) -> bool:
+    """Whether an extent is known to be."""
+    match extent.owner:
+        case Instr(op="const", attrs={"value": int(value)}):
+            return value > 0
+        case _:
+            return False
+
+
 def walk(region: Region) -> Iterator[Instr]:
     """Every instruction, those in nested regions after the one that holds them."""
     for block in region.blocks:

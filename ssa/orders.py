@@ -27,13 +27,14 @@ A product that is 0 under a condition becomes one of factors that are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.types import Elem
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, erase, walk
-from tlc.ssa.liveness import free_values
+from tlc.ssa.components import reachable
+from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, erase, is_positive, walk
+from tlc.ssa.liveness import reads
 from tlc.ssa.reductions import product
 
 F32 = Type(Elem.F32)
@@ -86,22 +87,20 @@ def _outer_indices(value: Value, inside: Block) -> set[Value]:
     all comprehensions, or in one that is a part of the value, has none.
     """
     found: set[Value] = set()
-    seen, work = {value}, [value]
-    while work:
-        v = work.pop()
+
+    def behind(v: Value) -> Iterable[Value]:
         block = v.owner if isinstance(v.owner, Block) else v.owner.block
         assert block is not None
         if block.region is None or isinstance(block.region.parent, Function) or v.owner is inside:
-            continue  # a block without a region is one of a function in the making
+            return ()  # a block without a region is one of a function in the making
         if isinstance(v.owner, Instr):
-            reads = [*v.owner.operands, *(x for r in v.owner.regions for x in free_values(r))]
-        elif block is block.region.entry:
+            return reads(v.owner)
+        if block is block.region.entry:
             found.add(v)
-            continue
-        else:
-            reads = _arriving(block, block.region)
-        work += [x for x in dict.fromkeys(reads) if x not in seen]
-        seen.update(reads)
+            return ()
+        return _arriving(block, block.region)
+
+    reachable([value], behind)
     return found
 
 
@@ -158,20 +157,11 @@ def _factored(instr: Instr, module: Module) -> Instr | None:
 
 def _or_nothing(b: Builder, extents: Sequence[Value], total: Value) -> Value:
     """A total, which over nothing is 0: what stands outside of the sum may be negative, infinite or NaN."""
-    unsure = [n for n in extents if not _is_positive(n)]
+    unsure = [n for n in extents if not is_positive(n)]
     if not unsure:
         return total
     zero = b.i64(0)
     return b.op("select", b.every([b.op("lt", zero, n) for n in unsure]), total, b.const(0.0, total.type))
-
-
-def _is_positive(extent: Value) -> bool:
-    """Whether an extent is known to be."""
-    match extent.owner:
-        case Instr(op="const", attrs={"value": int(value)}):
-            return value > 0
-        case _:
-            return False
 
 
 def _chosen(instr: Instr, choice: Instr, block: Block, module: Module) -> None:

@@ -35,11 +35,12 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.facts import Facts
+from tlc.opt.rewrite import const_of
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import KEPT, callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.each import for_each
-from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, walk, yield_
+from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, is_positive, walk, yield_
 from tlc.ssa.liveness import free_values
 from tlc.tensor.extents import extent, known_extent
 from tlc.tensor.opaque import expand_reductions
@@ -812,17 +813,8 @@ def cost_of(instr: Instr) -> int:
     return ELEMENTARY_COST if row is not None and row.elementary else _COSTS.get(instr.op, 1)
 
 
-def _constant(value: Value) -> object:
-    return value.owner.attrs["value"] if isinstance(value.owner, Instr) and value.owner.op == "const" else None
-
-
-def is_positive(extent: Value) -> bool:
-    number = _constant(extent)
-    return isinstance(number, int) and number > 0
-
-
 def _equal(a: Value, b: Value) -> bool:
-    return a is b or (_constant(a) is not None and _constant(a) == _constant(b))
+    return a is b or (const_of(a) is not None and const_of(a) == const_of(b))
 
 
 def _is_dim(value: Value, tensor: Value, axis: int) -> bool:

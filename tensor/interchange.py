@@ -41,9 +41,9 @@ from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.edit import edges_into
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, walk
+from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, is_positive, walk
 from tlc.ssa.liveness import reads
-from tlc.tensor.distribute import is_positive, is_scalar
+from tlc.tensor.distribute import is_scalar
 from tlc.tensor.extents import extent
 from tlc.tensor.in_place import READS, changed_in_place
 from tlc.tensor.loops import Shapes, put_last, split_behind

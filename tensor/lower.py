@@ -127,9 +127,12 @@ class _Lowering:
             self.works[name] = work
             if choice := turned(scheduled.asked):
                 self.chosen[name] = choice
-        nodes = [work] if isinstance(work, Node) else work.nodes
-        self.places.setdefault(self.names[nameless], {}).update({s: None for n in nodes for s in (*n.joined, n.span)})
+        self.places.setdefault(self.names[nameless], {}).update({s: None for n in nodes_of(work) for s in (*n.joined, n.span)})
         return self.names[nameless], scheduled
+
+
+def nodes_of(work: Work) -> tuple[Node, ...]:
+    return (work,) if isinstance(work, Node) else work.nodes
 
 
 def scheduled_as(work: Work, target: Target, choice: Choice = RULES) -> Scheduled:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tlc.tensor.graph.ir import Expr, Node, Tensor, walk
+from tlc.tensor.graph.ir import Expr, Tensor, walk
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.knobs import VALUES, Choice, choice_text, turned
-from tlc.tensor.lower import Work, scheduled_as
+from tlc.tensor.lower import Work, nodes_of, scheduled_as
 from tlc.tensor.schedule import RULES, Scheduled, Target
 
 MARGIN = 1.03  # how much faster a choice has to be, twice
@@ -103,18 +103,14 @@ def needed_inputs(work: Work, scheduled: Scheduled) -> frozenset[int]:
 
 def depends_on_itself(work: Work) -> bool:
     """Whether indices, guards or lengths come from what the kernel computes."""
-    made = {t for node in _nodes(work) for t in node.results}
+    made = {t for node in nodes_of(work) for t in node.results}
     return any(e.op == "load" and e.data.tensor in made for e in walk(_places(work)))
-
-
-def _nodes(work: Work) -> tuple[Node, ...]:
-    return (work,) if isinstance(work, Node) else work.nodes
 
 
 def _places(work: Work) -> list[Expr]:
     """The expressions that say where and how much is read and written."""
     out: list[Expr] = []
-    for node in _nodes(work):
+    for node in nodes_of(work):
         out += node.domain
         out += node.scatter.targets if node.scatter else ()
         out += [a for e in walk(node.roots) if e.op == "load" for a in e.args]

@@ -26,7 +26,7 @@ from tlc.backends.llvm.repeat import print_repeated, repeated_symbol
 from tlc.backends.runtime.native import Context
 from tlc.backends.runtime.witness import SLOT, Call
 from tlc.frontend.diagnostics import InternalError
-from tlc.frontend.narrow_reals import to_memory
+from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import Scalar, Tensor
@@ -175,13 +175,7 @@ def _same(a: Bytes, b: Bytes, elem: Elem) -> bool:
         return True
     if not elem.is_real:
         return False
-    x, y = (_reals(cells, elem) for cells in (a, b))
+    x, y = (from_memory(cells.view(np.uint16)) if elem is Elem.BF16 else cells.view(DTYPES[elem]) for cells in (a, b))
     differs = a.reshape(-1, elem.bytes) != b.reshape(-1, elem.bytes)
     where = differs.any(axis=1)
     return bool(np.isnan(x[where]).all() and np.isnan(y[where]).all())
-
-
-def _reals(cells: Bytes, elem: Elem) -> npt.NDArray[np.floating]:
-    if elem is Elem.BF16:
-        return (cells.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return cells.view(DTYPES[elem])

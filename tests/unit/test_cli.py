@@ -32,6 +32,20 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("tlc 0.1.0, numpy ")
 
 
+@pytest.mark.parametrize("command", [[], ["emit", "kernels"]])
+@pytest.mark.parametrize("interp", [[], ["--interp"]])
+def test_help_of_a_program_says_how_it_was_named(
+    command: list[str], interp: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, form = tmp_path / "a.tl", tmp_path / "a.ssa"
+    program.write_text("fn main(n: i64 = 1) {\n  print(n)\n}\n", encoding="utf-8")
+    assert run("emit", "ssa", str(program)) == 0
+    form.write_text(capsys.readouterr().out, encoding="utf-8")
+    for path in (program, form):
+        assert run(*interp, *command, str(path), "--help") == 0
+        assert f"usage: {' '.join(['tlc', *command, str(path)])} [flags]\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -39,6 +53,8 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--thread", "2", "x.tl"], "there is no flag `--thread`; did you mean `--threads`?"),
         (["-O3", "x.tl"], "there is no flag `-O3`; did you mean `-O2`?"),
         (["--device", "cdua", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `cdua`; did you mean `cuda`?"),
+        (["--device", "gpu", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `gpu`\n"),
+        (["--device", "cuda", "--interp", "x.tl"], "`--interp` and `--device cuda` exclude each other: the interpreter runs on the CPU"),
         (["--threads", "-1", "x.tl"], "`--threads` needs a number of threads, found -1"),
         (["--passes", "sccp,gnv", "x.tl"], "`--passes`: there is no pass `gnv`; did you mean `gvn`?"),
         (["--disable", "qqq", "x.tl"], "`--disable`: there is no pass `qqq`; there are addresses, "),

@@ -358,7 +358,8 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         text = capsys.readouterr().out
         assert text.startswith("usage: tlc [flags] profile [flags] PROGRAM.tl\n") and "--html" in text
     assert run("profile", str(PROGRAMS / "layer.tl"), "--help") == 0
-    assert "--batch" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "--batch" in text and f"usage: tlc profile {PROGRAMS / 'layer.tl'} [flags]\n" in text
 
 
 def test_a_program_with_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

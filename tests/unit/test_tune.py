@@ -269,24 +269,31 @@ def test_a_tuned_program(program: str, empty: Path, capsys: pytest.CaptureFixtur
     assert list(empty.iterdir()) == []
 
 
-def test_json(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--threads", "1", "tune", "--format", "json", program, "--times", "3"]) == 0
-    found = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+def test_json(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "found.json"
+    assert cli.main(["--threads", "1", "tune", "--json", str(file), program, "--times", "3"]) == 0
+    assert "by rule" in capsys.readouterr().out
+    found = json.loads(file.read_text(encoding="utf-8"))
     assert (found["format"], found["arguments"]) == ("tlc tune 1", ["--times", "3"])
     (product,) = [k for k in found["kernels"] if k["name"].startswith("product")]
     assert product["choice"] == {"tile": [12, 1]} and product["ratio"] == 2.0 and product["not_tried"] is None
     assert found["expected_kernel_seconds"] < found["kernel_seconds"]
 
 
-def test_one_kernel(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--threads", "1", "tune", "--format", "json", "--kernel", "map_0", program]) == 0
-    found = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+def test_one_kernel(program: str, tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    assert cli.main(["--threads", "1", "tune", "--json", str(file), "--kernel", "map_0", program]) == 0
+    found = json.loads(file.read_text(encoding="utf-8"))
     assert [k["name"] for k in found["kernels"]] == ["map_0"]
 
 
-def test_ctrl_c_keeps_what_was_found(program: str, empty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_keeps_what_was_found(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "found.json"
+    assert cli.main(["--threads", "1", "tune", "--json", str(file), program]) == 0
+    all_of_them = {k["name"] for k in json.loads(file.read_text(encoding="utf-8"))["kernels"]}
+    capsys.readouterr()
     search = tune.tune
-    left = 2
+    left = 1
 
     def interrupted(*args: object) -> object:
         nonlocal left
@@ -296,10 +303,18 @@ def test_ctrl_c_keeps_what_was_found(program: str, empty: Path, monkeypatch: pyt
         return search(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tune, "tune", interrupted)
-    assert cli.main(["--threads", "1", "tune", program]) == 128 + signal.SIGINT
+    assert cli.main(["--threads", "1", "--no-tuned", "tune", "--json", str(file), program]) == 128 + signal.SIGINT
     captured = capsys.readouterr()
     assert "stopped by Ctrl-C" in captured.err
-    assert "by rule" in captured.out
+    assert "by rule" in captured.out and "not tried: stopped by Ctrl-C" in captured.out
+    kernels = json.loads(file.read_text(encoding="utf-8"))["kernels"]
+    assert {k["name"] for k in kernels} == all_of_them
+    assert sum(k["not_tried"] is None for k in kernels) == 1
+
+
+def test_help(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tune", program, "--help"]) == 0
+    assert f"usage: tlc tune {program} [flags]\n" in capsys.readouterr().out
 
 
 def test_other_bits_are_a_fault(program: str, empty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -316,7 +331,7 @@ def test_other_bits_are_a_fault(program: str, empty: Path, monkeypatch: pytest.M
         (["--interp", "tune", "x.tl"], "leave out `--interp`"),
         (["--device", "cuda-emulated", "tune", "x.tl"], "leave out `--device`"),
         (["tune", "--budget", "0", "x.tl"], "`--budget` needs a number of seconds"),
-        (["tune", "--format", "html", "x.tl"], "text, json"),
+        (["tune", "--json", "no/such/a.json", "PROGRAM"], "cannot write `no/such/a.json`: there is no folder `no/such`"),
         (["tune", "missing.tl"], "cannot read `missing.tl`"),
         (["tune", "--kernel", "produkt_2", "PROGRAM"], "has no kernel `produkt_2`"),
     ],
