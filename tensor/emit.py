@@ -124,8 +124,14 @@ class Emitter:
         return found
 
     def extent(self, e: Expr) -> KExpr:
-        """An expression over constants and scalars."""
-        return self.emit(e, Scope())
+        """An expression over constants and scalars, which stands wherever it is used: it is no value of some scope."""
+        match e.op:
+            case "const":
+                return Const(e.data, e.elem)
+            case "scalar":
+                return self.scalar(e.data)
+            case _:
+                return op(e.op, *map(self.extent, e.args), elem=e.elem)
 
     # ------------------------------------------------------------ expressions
 

@@ -686,13 +686,13 @@ def outer_loops(emitter: Emitter, scope: Scope, nodes: Sequence[Node], depth: in
     point of each node costs.
     """
 
-    def price(s: Scope, k: int) -> KExpr:
-        """What an iteration over axis k costs, at the end of a scope."""
+    def price(k: int) -> KExpr:
+        """What an iteration over axis k costs."""
         total: KExpr = const(0)
         for node, unit in zip(nodes, units, strict=True):
             one: KExpr = const(unit)
             for n in node.domain[k + 1 :]:
-                one = times(emitter.emit(n, s), one)
+                one = times(emitter.extent(n), one)
             total = plus(total, one)
         return total
 
@@ -705,12 +705,12 @@ def outer_loops(emitter: Emitter, scope: Scope, nodes: Sequence[Node], depth: in
             inner.axes[k] = i
             level(inner, k + 1)
 
-        extent = emitter.emit(nodes[0].extents[k], s)
+        extent = emitter.extent(nodes[0].extents[k])
         if isinstance(extent, Const) and extent.value == 1:
             s.axes[k] = const(0)
             level(s, k + 1)
         else:
-            emitter.loop(s, "i", const(0), extent, body, work=partial(price, s, k))
+            emitter.loop(s, "i", const(0), extent, body, work=partial(price, k))
 
     level(scope, 0)
 
