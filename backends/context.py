@@ -63,7 +63,9 @@ FIELDS = (
     Field("pool_count", 64),
     Field("pool_threads", 64, WORKERS),
     Field("profile", 64),         # where a timed run counts, see backends/timing.py
-    Field("launch", 64),          # runs kernels on a device, see backends/llvm/launch.py; this and the next two are set from outside
+    Field("launch", 64),          # runs kernels on a device, see backends/llvm/launch.py; this and the next four are set from outside
+    Field("wait", 64),            # returns when no kernel runs there
+    Field("table", 64),           # how kernels are started without the launcher; 0: they are not
     Field("allocate", 64),        # memory that a device sees too; 0: the C library's is taken
     Field("release", 64),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Protocol
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa.ir import Type
+from tlc.ssa.recipe import Recipe
 
 ENTRY = "tlc.main"  # i32 tlc.main(ptr context)
 
@@ -29,12 +30,13 @@ class Site:
 
 @dataclass(frozen=True)
 class Extern:
-    """A call of a service by name."""
+    """A call of a service by name; or, with a recipe, what a `trap` does."""
 
     name: str
     args: tuple[Type, ...]
     results: tuple[Type, ...]
     span: Span
+    recipe: Recipe | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,20 @@ class Program:
 
 
 class Device(Protocol):
-    """What runs kernels in place of the CPU, for one program."""
+    """What runs kernels in place of the CPU, for one program, in the order in which they are started."""
+
+    table: int  # the address of how kernels are started without `launch`, 0 if they never are
 
     def launch(self, address: int) -> None:
-        """Run a kernel, given its name and arguments in slots (`backends/llvm/launch.py`); its results are there on return."""
+        """Start a kernel, given its name and arguments in slots (`backends/llvm/launch.py`). Single results are there on return."""
+        ...
+
+    def wait(self) -> None:
+        """Return when all kernels have ended. Raises `Stop` if one failed."""
+        ...
+
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said beside when the program ends for want of memory."""
         ...
 
     def allocate(self, size: int) -> int | None:

@@ -19,14 +19,14 @@ def batches() -> tuple[np.ndarray, np.ndarray]:
     return rng.random((STEPS, BATCH, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, (STEPS, BATCH))
 
 
-def torch_step(threads: int, channels_last: bool = False) -> Step:
+def torch_step(threads: int, channels_last: bool = False, device: str = "cpu") -> Step:
     import torch
     from torch import nn
 
     torch.set_num_threads(threads)
     layers = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(1568, 10))
-    xs, ys = (torch.from_numpy(a) for a in batches())
+    net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(1568, 10)).to(device)
+    xs, ys = (torch.from_numpy(a).to(device) for a in batches())
     if channels_last:
         net = net.to(memory_format=torch.channels_last)
         xs = [x.contiguous(memory_format=torch.channels_last) for x in xs]

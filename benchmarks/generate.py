@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from beside import Step, main
+from beside import Step, Work, main
 from gpt_hashed import Model, mapped, model, turned_model
 
 
@@ -99,4 +99,4 @@ PEERS: dict[str, Callable[..., Step]] = {"torch": torch_step, "jax": jax_step}
 
 if __name__ == "__main__":
     sizes = {"layers": 4, "heads": 4, "width": 128, "context": 64}
-    main(__file__, "the writing of a text", PEERS, rounds=60, steps=1, tokens=lambda s: s["context"] - 1, **sizes)
+    main(__file__, "the writing of a text", PEERS, rounds=60, steps=1, work=lambda s: Work(s["context"] - 1), **sizes)

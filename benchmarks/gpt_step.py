@@ -10,11 +10,11 @@ How it is timed: `beside.py`. All begin with the same parameters and see the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from beside import Step, main
+from beside import Step, Work, main
 from gpt_hashed import LETTERS, Array, Model, hashed, mapped, model, turned_model
 
 RATE, DECAY, BETAS, EPS = 1e-4, 0.1, (0.9, 0.99), 1e-8
@@ -150,6 +150,13 @@ PEERS: dict[str, Callable[..., Step]] = {
 }
 
 
+def work(sizes: Mapping[str, int]) -> Work:
+    """Forward, and twice that backward: the matrices of each layer, the half of each attention that is not masked, and the letters."""
+    tokens, width = sizes["batch"] * sizes["context"], sizes["width"]
+    layer = 12 * width * width + sizes["context"] * width
+    return Work(tokens, 3 * 2 * tokens * (sizes["layers"] * layer + width * LETTERS))
+
+
 if __name__ == "__main__":
     sizes = {"batch": 12, "parts": 1, "layers": 4, "heads": 4, "width": 128, "context": 64}
-    main(__file__, "a training step of a GPT", PEERS, rounds=15, steps=2, tokens=lambda s: s["batch"] * s["context"], **sizes)
+    main(__file__, "a training step of a GPT", PEERS, rounds=15, steps=2, work=work, **sizes)

@@ -17,9 +17,10 @@ KINDS = (
     ("compiled programs", ("compiled/*.program",)),
     ("machine code", ("compiled/*.object",)),
     ("tuned kernels", ("tuned/*.choice",)),
+    ("kernels of GPUs", tuple(f"{place}/[0-9a-f]*" for place in ("ptx", "cubin"))),
     ("parser tables", ("*.tables",)),
     ("library trees", ("*.tree",)),
-    ("unfinished", tuple(f"{place}{disk_cache.TEMPORARY}*" for place in ("compiled/", "tuned/", "", "data/**/"))),
+    ("unfinished", tuple(f"{place}{disk_cache.TEMPORARY}*" for place in ("compiled/", "tuned/", "ptx/", "cubin/", "", "data/**/"))),
 )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tlc.driver import flags as flag
 from tlc.driver import report
-from tlc.driver.file_commands import EMIT, RUN, opt
+from tlc.driver.file_commands import EMIT, RUN, opt, refuse_device
 from tlc.driver.flags import Flag, HelpAsked, UsageError
 from tlc.driver.options import LEAST_SM
 from tlc.driver.profile_command import FLAGS as PROFILE_FLAGS
@@ -102,13 +102,14 @@ def _dispatch(request: Request) -> int:
         if command.run is None:
             raise UsageError(f"`tlc {first}` is not supported yet")
         try:
-            if rest[:1] in (["--help"], ["-h"]):
+            if command.asks_help(rest):
                 raise HelpAsked
             return command.run(Request(rest, request.flags))
         except HelpAsked:
             print(command.help_text())
             return OK
     if Path(first).suffix:
+        refuse_device(request, first)
         return RUN.get(Path(first).suffix, _run)(request)
     hint = f"; did you mean `{first}.tl`?" if Path(f"{first}.tl").is_file() else flag.near(first, [c.name for c in COMMANDS if c.run])
     raise UsageError(f"`{first}` is neither a program (its name ends in `.tl`) nor a command of tlc{hint}")
@@ -149,7 +150,8 @@ def _run_native(request: Request, source: Source, args: list[str], services: Ser
     from tlc.driver.cache import Cache, command_key
     from tlc.frontend.disk_cache import NOWHERE
 
-    keeps = request.flags["cache"] and request.flags["device"] != "cuda"  # what a GPU runs is kept by itself
+    # what runs on a device is no object: a GPU keeps its own
+    keeps = request.flags["cache"] and request.flags["device"] != "cuda" and not request.flags["check_kernels"]
     kept = Cache() if keeps and not request.flags["verify"] and not request.watched else Cache(NOWHERE)
     command = command_key(source, request.options(), args)
     executable = kept.find(command)
@@ -185,19 +187,22 @@ def _check(request: Request) -> int:
 
 
 def _emit(request: Request) -> int:
-    """`tlc emit STAGE prog.tl [--fn NAME] [flags of main]`: what `tlc prog.tl [flags of main]` would make; PTX with `--sm N` before it."""
+    """`tlc emit STAGE prog.tl [--fn NAME] [flags of main]`: what `tlc prog.tl [flags of main]` would make. Before the program,
+    `ptx` takes `--sm N`, and `cuda` and `ptx` take `--tensor-cores`.
+    """
     function, words = _take_fn(request.words)
     if not words:
         raise UsageError(f"`tlc emit` needs a stage ({', '.join(STAGES)}) and a program")
     stage, *words = words
     if stage not in STAGES:
         raise UsageError(f"there is no stage `{stage}`{flag.near(stage, STAGES)}; the stages are {', '.join(STAGES)}")
-    if stage == "ptx":
-        request, words = _take_sm(request, words)
+    if stage in ("cuda", "ptx"):
+        request, words = _take_gpu(request, words, stage)
     if not words:
         raise UsageError(f"`tlc emit {stage}` needs a program")
     from tlc.driver.excerpt import definitions, excerpt
 
+    refuse_device(request, words[0])
     text = EMIT.get(Path(words[0]).suffix, _emit_program)(request, stage, words)
     if text is None:
         return OK
@@ -251,12 +256,17 @@ def _take_fn(words: list[str]) -> tuple[str, list[str]]:
     return function, rest
 
 
-def _take_sm(request: Request, words: list[str]) -> tuple[Request, list[str]]:
-    """`--sm N` before the program becomes a flag of the request; the other words."""
-    given, rest = flag.parse_until_word((Flag("sm", Elem.I64, LEAST_SM, "the architecture of the GPU, as in `sm_90`"),), words)
+def _take_gpu(request: Request, words: list[str], stage: str) -> tuple[Request, list[str]]:
+    """`--tensor-cores`, and of PTX `--sm N`, before the program become flags of the request; the other words."""
+    sm = Flag("sm", Elem.I64, LEAST_SM, "the architecture of the GPU, as in `sm_90`")
+    tensor_cores = next(f for f in FLAGS if f.name == "tensor_cores")
+    given, rest = flag.parse_until_word((tensor_cores, sm) if stage == "ptx" else (tensor_cores,), words)
     if int(given.get("sm", LEAST_SM)) < LEAST_SM:
         raise UsageError(f"`--sm` needs an architecture from {LEAST_SM} on, as in `sm_{LEAST_SM}`, found {given['sm']}")
-    return Request(rest, {**request.flags, **given}), rest
+    request = Request(rest, {**request.flags, **given})
+    if request.flags["tensor_cores"]:
+        refuse(Request(rest, {**request.flags, "device": "cuda"}))
+    return request, rest
 
 
 def _explain(request: Request) -> int:
@@ -335,10 +345,10 @@ TO_COME = ("fmt", "build", "explore", "bisect", "lsp")
 # fmt: off
 COMMANDS = (
     Command("check",   "PROGRAM.tl ...",                 "find the errors of programs, run nothing",        _check),
-    Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   "print a stage; `tlc emit` alone names them",      _emit),
+    Command("emit",    "STAGE PROGRAM.tl [--fn NAME]",   "print a stage; `tlc emit` alone names them",      _emit, (), True),
     Command("opt",     "FILE.ssa [--passes NAME,NAME]",  "run passes over a text of SSA and print it",      opt),
-    Command("profile", "[flags] PROGRAM.tl",             "run a program and say where its time went",       profile, PROFILE_FLAGS),
-    Command("tune",    "[flags] PROGRAM.tl",             "find the schedules that run a program's kernels fastest", tune, TUNE_FLAGS),
+    Command("profile", "[flags] PROGRAM.tl",             "run a program and say where its time went",       profile, PROFILE_FLAGS, True),
+    Command("tune",    "[flags] PROGRAM.tl",             "find the fastest schedules of a program's kernels", tune, TUNE_FLAGS, True),
     Command("explain", "CODE",                           "what a code of a diagnostic means",               _explain),
     Command("doc",     "[NAME | PROGRAM.tl [NAME]]",     "the documentation of the library, or of a program", _doc),
     Command("cache",   "[clear]",                        "show the cache of compiled programs, or empty it", _cache),

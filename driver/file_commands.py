@@ -96,6 +96,13 @@ def _run_graph(request: Request) -> int:
     return OK
 
 
+def refuse_device(request: Request, path: str) -> None:
+    """What comes behind the choice of a device cannot choose one any more."""
+    device, suffix = request.flags["device"], Path(path).suffix
+    if device != "cpu" and suffix in (".mir", ".tk", ".uir", ".tg"):
+        raise UsageError(f"`{path}` runs on the CPU, and `--device {device}` is for programs (`.tl`, `.ssa`): leave it out")
+
+
 # ---------------------------------------------------------------- stages
 
 
@@ -131,7 +138,8 @@ def _emit_graph(request: Request, stage: str, words: list[str]) -> str | None:
     from tlc.driver import graph_files
 
     (path,) = _only(words)
-    return graph_files.emit(read_source(path, Path(path).suffix), stage, request.options().sm)
+    options = request.options()
+    return graph_files.emit(read_source(path, Path(path).suffix), stage, options.sm, options.tensor_cores)
 
 
 def _only(words: list[str]) -> list[str]:

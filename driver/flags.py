@@ -37,7 +37,7 @@ class HelpAsked(Exception):
 class Flag:
     """One flag. `default` is None where it is required; `choices` limits a `str`.
 
-    `words` are arguments that each stand for a value, in place of `--name value`.
+    `words` are arguments that each stand for a value, in place of `--name value`. `meant`: what people write for one of the choices.
     """
 
     name: str  # as a parameter is spelled: batch_size
@@ -46,6 +46,7 @@ class Flag:
     doc: str
     choices: tuple[str, ...] = ()
     words: tuple[tuple[str, Value], ...] = ()
+    meant: tuple[tuple[str, str], ...] = ()
 
     @property
     def spelling(self) -> str:
@@ -191,7 +192,8 @@ def _value(flag: Flag, text: str) -> Value:
         except UnicodeEncodeError:
             raise UsageError(f"the value of `{flag.spelling}` is not valid UTF-8") from None
         if flag.choices and text not in flag.choices:
-            raise UsageError(wrong + near(text, flag.choices, 0.7))  # they are listed, and `gpu` is not `cpu` spelled wrongly
+            meant = dict(flag.meant).get(text.lower())
+            raise UsageError(wrong + (f"; did you mean `{meant}`?" if meant else near(text, flag.choices, 0.7)))
         return text
     if flag.elem.is_int:
         try:

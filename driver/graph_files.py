@@ -58,11 +58,11 @@ def read(source: Source) -> Graph:
     return graph
 
 
-def emit(source: Source, stage: str, sm: int = LEAST_SM) -> str:
-    """The text of a stage."""
+def emit(source: Source, stage: str, sm: int = LEAST_SM, tensor_cores: bool = False) -> str:
+    """The text of a stage; of kernels for a GPU with an architecture, and with products on tensor cores or without."""
     if stage not in STAGES:
         raise UsageError(f"a graph has no stage `{stage}`; it has {', '.join(STAGES)}")
-    target = _C if stage == "c" else replace(cpu.vectors(), gpu=stage in ("cuda", "ptx"))
+    target = _C if stage == "c" else replace(cpu.vectors(), gpu=stage in ("cuda", "ptx"), tensor_cores=tensor_cores)
     graph = standalone.fused(read(source), target)
     if stage == "graph":
         return print_graph(graph)

@@ -41,6 +41,8 @@ class Options:
     timed: bool = False  # kernels count their time (`tlc profile`)
     flash: bool = True  # matrices between products, as in attention, live by blocks of rows
     device: str = "cpu"  # where kernels run, of `DEVICES`; kernels for a GPU run on the CPU if it is emulated
+    checked: bool = False  # each kernel for a GPU is looked at: interpreted where the GPU is emulated, waited for on one
+    tensor_cores: bool = False  # products of f32 and narrower go to the GPU's tensor cores, whose sums have other bits
     sm: int = LEAST_SM  # the architecture that PTX is made for
     tuned: bool = False  # schedules that `tlc tune` found for this processor
     traps: bool = False  # the program stops where it first makes an infinity or NaN of finite numbers

@@ -36,7 +36,7 @@ from tlc.tensor.accumulate import accumulate
 from tlc.tensor.derivative import differentiate, differentiates
 from tlc.tensor.flatten import flatten
 from tlc.tensor.footprint_text import print_planned
-from tlc.tensor.graph.text import print_graph
+from tlc.tensor.graph.text import print_graphs
 from tlc.tensor.kernel.emulate import emulated
 from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.lower import Tensors
@@ -44,6 +44,7 @@ from tlc.tensor.lower import lower as lower_tensors
 from tlc.tensor.memory import plan
 from tlc.tensor.ownership import verify_ownership
 from tlc.tensor.schedule import Target
+from tlc.tensor.waits import put_waits
 
 Stage = tuple[str, Callable[[], str], Any]  # its name, its text, its value
 
@@ -101,22 +102,23 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
         step(factor)  # and these
     optimize(options.level)
     step(flatten)  # what a lifted derivative brought
-    optimize(options.level)
+    optimize(options.level)  # that, and in one program of ten what a round of the passes leaves to the next
     step(accumulate)  # behind all that makes loops and sums simple
     yield "opt", lambda: print_module(module), module
     with watch.stage("kernels"):
         tensors = lower_tensors(module, target(options), watch.decisions, choices(options.tuned))
         watch.chosen(tensors.choices)
-    yield "graph", lambda: "\n".join(map(print_graph, tensors.graphs)), tensors
+    yield "graph", lambda: print_graphs(tensors.graphs), tensors
     yield "kernels", lambda: print_kernels(tensors.kernels), tensors
-    if options.device == "cuda-emulated":
+    if options.device == "cuda-emulated" and not options.checked:
         tensors.kernels = {name: emulated(kernel) for name, kernel in tensors.kernels.items()}
     yield from planned(tensors, options, watch)
 
 
 def target(options: Options) -> Target:
     """What schedules are made for."""
-    return replace(cpu.vectors(), flash=options.flash, gpu=options.device != "cpu")
+    gpu = options.device != "cpu"
+    return replace(cpu.vectors(), flash=options.flash, gpu=gpu, tensor_cores=gpu and options.tensor_cores)
 
 
 def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
@@ -125,6 +127,8 @@ def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterat
     watch.passes(module, passes.chosen(passes.HOST_LEVELS, options.level, options.passes), options, "host")
     with watch.stage("memory"):
         takes = plan(module, kernels)
+    if options.device == "cuda":
+        put_waits(module)
     if options.verify:
         verify(module, "host")
         verify_ownership(module, takes, kernels)
@@ -142,17 +146,22 @@ def backends(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Itera
 
 def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:
     """Host SSA with buffers, and its kernels, as machine code; objects that `store` has are not compiled again."""
+    found = device(tensors, options, watch)
+    return replace(host_code(tensors, options, store, watch), device=found)
+
+
+def device(tensors: Tensors, options: Options, watch: Watch) -> Device | None:
+    """What runs a program's kernels, if that is not the CPU. Raises `RuntimeStop` if there is no GPU, or no compiler for it."""
     if options.device == "cuda":
-        return replace(host_code(tensors, options, store, watch), device=gpu(tensors, watch))
-    return host_code(tensors, options, store, watch)
+        from tlc.backends.cuda.device import Gpu
 
+        with watch.stage("cuda"):
+            return Gpu(tensors.kernels, tensors.module, each=options.checked or options.timed)
+    if options.device == "cuda-emulated" and options.checked:
+        from tlc.backends.runtime.checked import Checked
 
-def gpu(tensors: Tensors, watch: Watch) -> Device:
-    """The GPU of this machine, with the kernels of a program. Raises `RuntimeStop` if there is none, or no compiler for it."""
-    from tlc.backends.cuda.device import Gpu
-
-    with watch.stage("cuda"):
-        return Gpu(tensors.kernels, tensors.module)
+        return Checked(tensors.kernels, tensors.module)
+    return None
 
 
 def host_code(tensors: Tensors, options: Options, store: Store, watch: Watch) -> Executable:

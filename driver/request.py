@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,9 @@ FLAGS = (
     Flag("interp", Elem.BOOL, False, "run the interpreter of unoptimized SSA: slow, plain, the meaning of the language"),
     Flag("threads", Elem.I64, 0, "threads of the running program; 0: TLC_THREADS, or as many as there are cores"),
     Flag("host", Elem.STR, default_host(), "what makes the scalar code; TLC_HOST gives the default", choices=HOSTS),
-    Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=DEVICES),
+    Flag("device", Elem.STR, "cpu", "where tensors are computed", choices=DEVICES, meant=(("gpu", "cuda"),)),
+    Flag("tensor_cores", Elem.BOOL, False, "products on the tensor cores of a GPU: faster, of f32 less exact (needs `--device`)"),
+    Flag("check_kernels", Elem.BOOL, False, "look for races and other faults in kernels for a GPU (very slow where it is emulated)"),
     Flag("strict_fp", Elem.BOOL, False, "reductions from left to right, without fused multiply-adds"),
     Flag("trap_nan", Elem.BOOL, False, "stop at the first infinity or NaN that finite numbers give, with its place (slow)"),
     Flag("flash", Elem.BOOL, True, "matrices between products, as in attention, are made by blocks of rows"),
@@ -60,10 +63,17 @@ class Command:
     doc: str
     run: Callable[[Request], int] | None
     flags: tuple[Flag, ...] = ()
+    takes_main: bool = False  # whether what follows a file belongs to its `main`, `--help` too
+
+    def asks_help(self, words: Sequence[str]) -> bool:
+        """Whether the words behind the name ask what the command does."""
+        if self.takes_main:
+            words = list(takewhile(lambda word: word.startswith("-") or not Path(word).suffix, words))
+        return "--help" in words or "-h" in words
 
     def help_text(self) -> str:
         """What `tlc NAME --help` prints."""
-        usage = f"usage: tlc [flags] {self.name} {self.words}\n\n{self.doc}"
+        usage = f"usage: tlc [flags] {self.name} {self.words}".rstrip() + f"\n\n{self.doc}"
         return "\n".join([usage, "", "flags:", *flag.help_lines(self.flags)]) if self.flags else usage
 
 
@@ -95,6 +105,8 @@ class Request:
             str(self.flags["registers"]),
             flash=bool(self.flags["flash"]),
             device=str(self.flags["device"]),
+            checked=bool(self.flags["check_kernels"]),
+            tensor_cores=bool(self.flags["tensor_cores"]),
             sm=int(self.flags.get("sm", LEAST_SM)),
             tuned=bool(self.flags["tuned"]) and self.flags["device"] == "cpu",
             traps=bool(self.flags["trap_nan"]),
@@ -137,6 +149,13 @@ def refuse(request: Request) -> None:
             raise UsageError(f"`--host x86` cannot be had: {missing}")
     if request.flags["interp"] and request.flags["device"] != "cpu":
         raise UsageError(f"`--interp` and `--device {request.flags['device']}` exclude each other: the interpreter runs on the CPU")
+    if request.flags["tensor_cores"]:
+        if request.flags["device"] == "cpu":
+            raise UsageError("`--tensor-cores` is for a GPU: it needs `--device cuda` or `--device cuda-emulated`")
+        if request.flags["strict_fp"]:
+            raise UsageError("`--tensor-cores` and `--strict-fp` exclude each other: tensor cores add in an order of their own")
+    if request.flags["check_kernels"] and request.flags["device"] == "cpu":
+        raise UsageError("`--check-kernels` looks at kernels for a GPU: it needs `--device cuda-emulated` or `--device cuda`")
     threads = int(request.flags["threads"])
     if threads < 0:
         raise UsageError(f"`--threads` needs a number of threads, found {threads}")

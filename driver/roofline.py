@@ -5,6 +5,9 @@ vector register, so neither the latency of a fused multiply-add nor memory holds
 four times the last cache together for memory; for a cache, arrays that fill half of it, again and again. Bytes are counted as
 for any kernel, one write and two reads; that a write of a line may read it first is not. Of several runs the best counts: what
 disturbs a measurement only ever makes it slower. `empty` does nothing, so its time is what the timing itself costs.
+
+`passed` fills arrays that another core filled the time before, so their lines pass from cache to cache. How fast that goes, and the peak of
+more than one thread, depend on where the cores are that a virtual machine has, and may change while it runs: `state` measures them alone.
 """
 
 from __future__ import annotations
@@ -67,6 +70,24 @@ class Machine:
     def level(self, size: float) -> Level:
         """The smallest level that holds so many bytes."""
         return next(level for level in self.levels if level.size is None or size <= level.size)
+
+
+@dataclass(frozen=True)
+class State:
+    """How the cores are now: operations a second on f32, and bytes a second that pass from one core to another (0 with one thread)."""
+
+    peak: float
+    passed: float
+
+
+def state(threads: int, store: Store) -> State:
+    """Measure that alone; takes a tenth of a second."""
+    kernels = _Kernels(threads, store)
+    try:
+        peaks, passed = zip(*((kernels.peak("f32"), kernels.passed() if threads > 1 else 0.0) for _ in range(ROUNDS)), strict=True)
+        return State(max(peaks), max(passed))
+    finally:
+        kernels.close()
 
 
 def measure(threads: int, store: Store, say: Callable[[str], None] = lambda text: None) -> Machine:
@@ -143,6 +164,18 @@ kernel triad(a: out f32[parts, m], parts: i64, m: i64, rounds: i64, b: f32[parts
         vector<{wide}> l in 0..q {{
           a[i, j + l] = fma(c[i, j + l], s, b[i, j + l])
         }}
+      }}
+    }}
+  }}
+}}
+
+kernel passed(a: out f32[parts, m], parts: i64, m: i64, turn: i64, s: f32) {{
+  parallel({grain}) i in 0..parts {{
+    let at = (i + turn) % parts
+    for j in 0..m by {wide} {{
+      let q = min(m - j, {wide})
+      vector<{wide}> l in 0..q {{
+        a[at, j + l] = s
       }}
     }}
   }}
@@ -235,6 +268,18 @@ class _Kernels:
         parts = self.threads
         work, count = self.triad(parts, max(size // 2 // 12 // parts // 64 * 64, 64))
         return count * _rate(work)
+
+    def passed(self) -> float:
+        """Bytes a second of arrays that fill half of a core's cache, each filled by one core after the other."""
+        parts, size = self.threads, cpu.vectors().cache_bytes // 2
+        a = np.zeros((parts, size // 4), np.float32)
+        call = self.function("k.passed", ctypes.c_void_p, *3 * [ctypes.c_int64], ctypes.c_float)
+
+        def work(rounds: int) -> None:
+            for turn in range(rounds):
+                call(a.ctypes.data, parts, size // 4, turn % parts, 1.0)
+
+        return parts * size * _rate(work)
 
     def memory(self) -> Callable[[], float]:
         """Gives bytes a second of arrays larger than all caches."""

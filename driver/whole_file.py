@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,21 @@ def check_writable(path: str) -> None:
         raise UsageError(f"cannot write `{path}`: there is no folder `{folder}`")
     if Path(path).is_dir():
         raise UsageError(f"cannot write `{path}`: it is a folder")
-    if not os.access(folder, os.W_OK):
-        raise UsageError(f"cannot write `{path}`: the folder `{folder}` may not be written")
+    try:
+        disk_cache.try_replacing(Path(path), _prefix(path))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot write `{path}`: the folder `{folder}` may not be written ({why})") from None
+
+
+def _prefix(path: str) -> str:
+    return f".{Path(path).name[:100]}."
 
 
 def write(path: str, text: str) -> None:
     """Put the text there, in place of what was there. Raises `UsageError` where that cannot be done; then nothing has changed."""
     try:
-        with disk_cache.replacing(Path(path), f".{Path(path).name}.", public=True) as out:
+        with disk_cache.replacing(Path(path), _prefix(path), public=True) as out:
             out.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None

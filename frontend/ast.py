@@ -6,7 +6,8 @@ dotted string.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 
 from tlc.frontend.source import Source, Span
 
@@ -368,3 +369,40 @@ class Module:
     definitions: tuple[Definition, ...]
     stmts: tuple[Stmt, ...]
     doc: str
+
+
+# ---------------------------------------------------------------- walks
+
+
+def walk(*nodes: Node | None) -> Iterator[Node]:
+    """Nodes and all in them, outer before inner, in the order of the text."""
+    work = [n for n in reversed(nodes) if n is not None]
+    while work:
+        node = work.pop()
+        yield node
+        work += reversed(list(children(node)))
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly in a node."""
+    for f in fields(node):
+        if f.name != "span":
+            yield from _nodes(getattr(node, f.name))
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for v in value:
+            yield from _nodes(v)
+
+
+def names_in(*nodes: Node | None) -> Iterator[str]:
+    """The names that expressions mention."""
+    return (n.name for n in walk(*nodes) if isinstance(n, Name))
+
+
+def names_of_all(*nodes: Node | None) -> Iterator[str]:
+    """The names in expressions and types: in `Linear(I, O)` a bare dimension looks like a type."""
+    return (n.name for n in walk(*nodes) if isinstance(n, Name | TypeName))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 
 from tlc.frontend import ast
-from tlc.frontend.ast import Node
 from tlc.frontend.tokens import REDUCERS
 
 INDENT = "  "
@@ -267,17 +266,3 @@ def _index(node: ast.IndexRange) -> str:
     if node.lo is None:
         return f"{node.name} < {expression(node.hi)}"
     return f"{node.name} in {expression(node.lo)}..{expression(node.hi)}"
-
-
-def dump_node(node: Node) -> str:
-    """The text of any node; for messages and the debugger."""
-    match node:
-        case ast.Function() | ast.StructDef() | ast.ConstDef() | ast.Use():
-            return definition(node)
-        case ast.Binding() | ast.Assignment() | ast.ExprStmt() | ast.While() | ast.For() | ast.Break() | ast.Continue():
-            return statement(node)
-        case ast.Return() | ast.Assert():
-            return statement(node)
-        case ast.TypeName() | ast.TupleTypeNode() | ast.FunctionTypeNode():
-            return type_text(node)
-    return repr(node)

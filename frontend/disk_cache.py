@@ -73,25 +73,39 @@ def _drop_unfinished() -> None:
 
 
 @contextmanager
+def _temporary(folder: Path, prefix: str) -> Iterator[tuple[IO[bytes], str]]:
+    """A new file to write, and its path. Behind that it is gone, unless it has another name by then."""
+    import tempfile
+
+    path = ""
+    try:
+        with _may_begin:
+            handle, path = tempfile.mkstemp(dir=folder, prefix=prefix)
+            _unfinished.add(path)
+        with os.fdopen(handle, "wb") as file:
+            yield file, path
+    finally:
+        if path in _unfinished:
+            with suppress(OSError):
+                os.unlink(path)
+            _unfinished.discard(path)
+
+
+@contextmanager
 def replacing(path: Path, prefix: str, public: bool = False) -> Iterator[IO[bytes]]:
     """A file to write, which takes the place of `path` when all is written; if anything comes between, nothing there has changed.
     `public`: others may read it, as they may what programs write. Raises OSError.
     """
-    import tempfile
-
-    temporary = ""
-    try:
-        with _may_begin:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
-            _unfinished.add(temporary)
-        with os.fdopen(handle, "wb") as file:
+    with _temporary(path.parent, prefix) as (file, temporary):
+        with file:
             yield file
         if public:
             os.chmod(temporary, 0o666 & ~umask())  # `mkstemp` lets nobody else read
         os.replace(temporary, path)
         _unfinished.discard(temporary)
-    finally:
-        if temporary in _unfinished:
-            with suppress(OSError):
-                os.unlink(temporary)
-            _unfinished.discard(temporary)
+
+
+def try_replacing(path: Path, prefix: str) -> None:
+    """Begin to replace a file, and leave it at that. Raises OSError."""
+    with _temporary(path.parent, prefix):
+        pass

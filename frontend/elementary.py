@@ -8,12 +8,12 @@ right by the arithmetic itself or by a `select`, so that every lane of a vector 
 Largest errors, in units in the last place, over the whole range: exp 1, log 1, sin and cos 1.5, expm1, log1p, tanh, tan and erf 4,
 pow 1 (f32) and 8 (f64). An angle of 2^51 or more, where neighbours are half a radian apart, counts as 0.
 
-`iterations` is of integers, written so for the same reason: passes see one op, and every backend expands it alike. So are `dot2`, `dot4`
-and `fma2`, which processors have as instructions: a backend that knows of one prints that.
+`iterations` is of integers, written so for the same reason: passes see one op, and every backend expands it alike. So are `dot2`, `dot4`,
+`fma2` and `ldexp`, which processors have as instructions: a backend that knows of one prints that.
 
 Sources: reduction by Cody and Waite (1980); log by the series of fdlibm (Sun, 1993); sine and cosine kernels by fdlibm
-(f64) and Cephes (Moshier; f32); erf by interpolation of erf(x)/x in x^2 and of exp(x^2) erfc(x) in (x - 3)/(x + 3) at
-Chebyshev nodes.
+(f64) and Cephes (Moshier; f32); erf of f64 by interpolation of erf(x)/x in x^2 and of exp(x^2) erfc(x) in (x - 3)/(x + 3) at
+Chebyshev nodes. The series of exp and erf of f32 have the least largest error, found by least squares with Lawson's weights (1961).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ FUNCTIONS: dict[str, int] = {
 INTEGER_FUNCTIONS: dict[str, int] = {"iterations": 3}
 WORD_FUNCTIONS: dict[str, int] = {"dot2": 3, "dot4": 3}  # of `i32` words that hold several numbers
 PAIR_FUNCTIONS: dict[str, int] = {"fma2": 3, "fma2_normal": 3}  # the same of two `bf16` in the bits of an `f32`
+SCALE_FUNCTIONS: dict[str, int] = {"ldexp": 2}  # of reals
+PROMISING = frozenset({"fma2_normal", "ldexp"})  # they are what they say of some operands only
 
 
 class Arith(Protocol):
@@ -167,13 +169,11 @@ class Format:
     sign_bit: int
     ln2_hi: float  # with enough trailing zeros that k * ln2_hi is exact
     ln2_lo: float
-    exp_range: tuple[float, float]  # beyond: 0 and infinity
-    exp_series: tuple[float, ...]  # (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2
+    exp_least: float  # below: 0
+    exp_series: tuple[float, ...]  # (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; of even degree: e^r by it is positive everywhere
     expm1_series: tuple[float, ...]  # (e^r - 1 - r) / r^2 for |r| <= 1/2
     sqrt_half_bits: int
     log_series: tuple[float, ...]  # of fdlibm, in s^2
-    erf_small: tuple[float, ...]  # erf(x)/x in x^2, |x| <= 1
-    erf_tail: tuple[float, ...]  # exp(x^2) erfc(x) in (x - 3)/(x + 3)
     erf_end: float  # from here on erf rounds to 1
 
 
@@ -189,35 +189,38 @@ def _taylor(highest: int) -> tuple[float, ...]:
 _F32 = Format(
     bits=Elem.I32, mantissa=23, bias=127, magic=12582912.0, magic_bits=0x4B400000, sign_bit=-0x80000000,
     ln2_hi=0.693359375, ln2_lo=-2.12194440e-4,
-    exp_range=(-104.0, 89.0),
-    exp_series=(1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
+    exp_least=-104.0,
+    exp_series=(1.38146117e-3, 8.368710531e-3, 4.166838743e-2, 0.1666652068, 0.4999999345),
     expm1_series=_taylor(10),
     sqrt_half_bits=0x3F3504F3,
     log_series=(0.24279078841, 0.28498786688, 0.40000972152, 0.66666662693),
-    erf_small=(7.875875063e-5, -8.016864287e-4, 5.189087423e-3, -2.685421201e-2, 0.1128359472, -0.3761262667, 1.128379166),
-    erf_tail=(2.742749071e-3, -2.507963778e-2, 7.160350391e-2, -0.150098343, 0.2456059922, -0.3262336742, 0.1790011445),
     erf_end=4.0,
 )  # fmt: skip
 _F64 = Format(
     bits=Elem.I64, mantissa=52, bias=1023, magic=6755399441055744.0, magic_bits=0x4338000000000000, sign_bit=-0x8000000000000000,
     ln2_hi=6.93147180369123816490e-01, ln2_lo=1.90821492927058770002e-10,
-    exp_range=(-746.0, 710.0),
-    exp_series=_taylor(13),
+    exp_least=-746.0,
+    exp_series=_taylor(14),
     expm1_series=_taylor(16),
     sqrt_half_bits=0x3FE6A09E667F3BCD,
     log_series=(1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
                 2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01),
-    erf_small=(5.9571761477489114e-11, -1.13728488567916737e-9, 1.46597752740474358e-8, -1.6350312701054695e-7, 1.6461000484121368e-6,
-               -1.49255952668311816e-5, 1.20553311116427109e-4, -8.54832698083378991e-4, 5.22397762481801447e-3,
-               -2.68661706450767932e-2, 0.112837916709548787, -0.376126389031837481, 1.12837916709551257),
-    erf_tail=(3.09971112486119126e-8, 2.10069323179454632e-8, -2.29608366401726556e-7, -2.9026520043928663e-7, 1.25192611880226668e-6,
-              2.11928344605311132e-6, -7.97811938593217197e-6, -1.28604218312008306e-5, 6.40565573700285709e-5, 4.52552941212963236e-5,
-              -5.97061948641696309e-4, 7.07746439062207063e-4, 4.26913633283938682e-3, -2.43924993186741163e-2, 7.16658371979782533e-2,
-              -0.150115936500777194, 0.245603801712330879, -0.326233560043037228, 0.17900115118138995),
     erf_end=6.0,
 )  # fmt: skip
 
-_LOG2_E = 1.4426950408889634
+# erf of f32: log(erfc(x))/x for 0 <= x <= 4
+_LOG_ERFC = (-4.070792045e-5, 3.810006134e-4, -1.25174658e-3, -2.057160778e-4, 0.01932171602, -0.1028144107, -0.6366164968, -1.128379207)
+# erf of f64: erf(x)/x in x^2, |x| <= 1
+_ERF_SMALL = (5.9571761477489114e-11, -1.13728488567916737e-9, 1.46597752740474358e-8, -1.6350312701054695e-7, 1.6461000484121368e-6,
+              -1.49255952668311816e-5, 1.20553311116427109e-4, -8.54832698083378991e-4, 5.22397762481801447e-3,
+              -2.68661706450767932e-2, 0.112837916709548787, -0.376126389031837481, 1.12837916709551257)  # fmt: skip
+# exp(x^2) erfc(x) in (x - 3)/(x + 3)
+_ERF_TAIL = (3.09971112486119126e-8, 2.10069323179454632e-8, -2.29608366401726556e-7, -2.9026520043928663e-7, 1.25192611880226668e-6,
+              2.11928344605311132e-6, -7.97811938593217197e-6, -1.28604218312008306e-5, 6.40565573700285709e-5, 4.52552941212963236e-5,
+              -5.97061948641696309e-4, 7.07746439062207063e-4, 4.26913633283938682e-3, -2.43924993186741163e-2, 7.16658371979782533e-2,
+              -0.150115936500777194, 0.245603801712330879, -0.326233560043037228, 0.17900115118138995)  # fmt: skip
+
+_LOG2_E, _LN2 = 1.4426950408889634, 0.6931471805599453
 _TWO_OVER_PI = 0.6366197723675814
 _LARGEST_ANGLE = 2.0**51
 _PI_HALF = (1.5707963267948966, 6.123233995736766e-17)
@@ -237,15 +240,17 @@ def _format(x: Num) -> Format:
     return _F32 if x.elem is Elem.F32 else _F64
 
 
-def _round(x: Num) -> tuple[Num, Num]:
-    """x to the nearest integer, as a real and as the bits of an integer. |x| < 2^(mantissa - 2)."""
+def _round(x: Num, by: Num | float) -> tuple[Num, Num]:
+    """x * by to the nearest integer k, |k| < 2^(mantissa - 2): as a real, and the bits of k + magic. In these, k stands in the low places,
+    and above it there is nothing that shifts by the mantissa would keep.
+    """
     f = _format(x)
-    t = x + f.magic
-    return t - f.magic, t.bits() - f.magic_bits
+    t = x.fma(by, f.magic)
+    return t - f.magic, t.bits()
 
 
 def _power_of_two(k: Num, elem: Elem) -> Num:
-    """2^k for an integer k in the normal range."""
+    """2^k, in the normal range, for what `_round` gives."""
     f = _F32 if elem is Elem.F32 else _F64
     return ((k + f.bias) << f.mantissa).real(elem)
 
@@ -259,23 +264,30 @@ def _copysign(magnitude: Num, sign: Num) -> Num:
 
 
 def exp(x: Num) -> Num:
-    """2^k e^r with x = k ln 2 + r; the factor 2^k in two steps, so that subnormal results round once more only."""
+    """2^k e^r with x = k ln 2 + r. Where x is beyond all results, r is any number or none, and k alone says so."""
     return _exp_sum(x, None)
 
 
 def _exp_sum(x: Num, low: Num | None) -> Num:
     """exp(x + low), where low is a correction below the last place of x."""
     f = _format(x)
-    smallest, largest = f.exp_range
-    y = select(x > largest, x.of(largest), x)
-    y = select(y < smallest, y.of(smallest), y)
-    k, n = _round(y * _LOG2_E)
+    y = select(x < f.exp_least, x.of(f.exp_least), x)
+    k, _ = _round(y, _LOG2_E)
     r = k.fma(-f.ln2_lo, k.fma(-f.ln2_hi, y))
     if low is not None:
         r = r + low
-    p = (r * r).fma(r.polynomial(f.exp_series), r) + 1.0
+    return r.polynomial((*f.exp_series, 1.0, 1.0)).op("ldexp", k)
+
+
+def ldexp(x: Num, k: Num) -> Num:
+    """x 2^k for 1/2 <= |x| <= 2 and an integer k > -2 bias, rounded once: the factor goes in two steps, of which the first is exact. Where
+    k > 2 bias, infinity of any positive x, and of a NaN, too, if k is infinite.
+    """
+    f = _format(k)
+    n = (k + f.magic).bits()
     half = n >> 1
-    return p * _power_of_two(half, x.elem) * _power_of_two(n - half, x.elem)
+    y = x * _power_of_two(half, x.elem) * _power_of_two(n - half, x.elem)
+    return select(k > 2.0 * f.bias, x.of(float("inf")), y)
 
 
 def expm1(x: Num) -> Num:
@@ -331,7 +343,7 @@ def tanh(x: Num) -> Num:
     f = _format(x)
     y = x.op("abs") * -2.0
     y = select(y < -40.0, y.of(-40.0), y)
-    k, n = _round(y * _LOG2_E)
+    k, n = _round(y, _LOG2_E)
     r = k.fma(-f.ln2_lo, k.fma(-f.ln2_hi, y))
     scale = _power_of_two(n, x.elem)
     t = (r * r).fma(r.polynomial(f.exp_series), r).fma(scale, scale - 1.0)
@@ -342,7 +354,7 @@ def _quadrant(x: Num) -> tuple[Num, Num, Num]:
     """x less the nearest multiple of pi/2, and bits 0 and 1 of which multiple it is (as comparisons). The reduction is in f64."""
     wide = x.to(Elem.F64) if x.elem is Elem.F32 else x
     wide = select(wide.op("abs") < _LARGEST_ANGLE, wide, wide - wide)  # infinity gives NaN
-    k, n = _round(wide * _TWO_OVER_PI)
+    k, n = _round(wide, _TWO_OVER_PI)
     r = k.fma(-_PI_HALF[1], k.fma(-_PI_HALF[0], wide))
     return (r.to(x.elem) if x.elem is Elem.F32 else r), (n & 1).test("ne", 0), (n & 2).test("ne", 0)
 
@@ -378,13 +390,21 @@ def tan(x: Num) -> Num:
 
 
 def erf(x: Num) -> Num:
-    """x P(x^2) for |x| <= 1, else 1 - exp(-x^2) Q((|x| - 3)/(|x| + 3)) with the sign of x."""
+    """f32: -(e^y - 1) for y = log(erfc|x|), by e^y - 1 = 2^k (e^r - 1) + (2^k - 1) as `tanh` has it: of a small y, k is 0. f64: x P(x^2)
+    for |x| <= 1, else 1 - exp(-x^2) Q((|x| - 3)/(|x| + 3)). With the sign of x.
+    """
     f = _format(x)
     a = x.op("abs")
     a = select(a > f.erf_end, a.of(f.erf_end), a)
+    if x.elem is Elem.F32:
+        y = a * a.polynomial(_LOG_ERFC)
+        k, n = _round(y, _LOG2_E)
+        r = k.fma(-_LN2, y)
+        scale = _power_of_two(n, x.elem)
+        return _copysign(scale.fma(-(r * r).fma(r.polynomial(f.exp_series), r), 1.0 - scale), x)
     square = a * a
-    tail = 1.0 - exp(-square) * ((a - 3.0) / (a + 3.0)).polynomial(f.erf_tail)
-    return select(a > 1.0, _copysign(tail, x), x * square.polynomial(f.erf_small))
+    tail = 1.0 - exp(-square) * ((a - 3.0) / (a + 3.0)).polynomial(_ERF_TAIL)
+    return select(a > 1.0, _copysign(tail, x), x * square.polynomial(_ERF_SMALL))
 
 
 def pow(x: Num, y: Num) -> Num:
@@ -506,6 +526,7 @@ def _either(cond: Num, yes: Num, no: Num) -> Num:
 
 _TABLE: dict[str, Callable[..., Num]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "sin": sin, "cos": cos, "tan": tan, "tanh": tanh, "erf": erf, "pow": pow,
-    "iterations": iterations, "dot2": dot2, "dot4": dot4, "fma2": fma2, "fma2_normal": fma2,
+    "iterations": iterations, "dot2": dot2, "dot4": dot4, "fma2": fma2, "fma2_normal": fma2, "ldexp": ldexp,
 }  # fmt: skip
-assert set(_TABLE) == {*FUNCTIONS, *INTEGER_FUNCTIONS, *WORD_FUNCTIONS, *PAIR_FUNCTIONS}, "an elementary function has no expansion"
+_NAMES = {*FUNCTIONS, *INTEGER_FUNCTIONS, *WORD_FUNCTIONS, *PAIR_FUNCTIONS, *SCALE_FUNCTIONS}
+assert set(_TABLE) == _NAMES, "an elementary function has no expansion"

@@ -697,7 +697,8 @@ _ROWS = [
     ErrorRow(
         "R0011",
         "out of memory",
-        "There is not enough memory for a tensor.",
+        "There is not enough memory for a tensor. On a GPU it is the GPU's memory that counts; the message then says how much the program "
+        "holds, and what it plans to.",
         "fn main(n: i64 = 100_000_000_000_000) {\n  var x = for[i < n] 0.0\n  x[n // 2] = 1.0\n  print(x[n - 1])\n}\n",
         "fn main(n: i64 = 100) {\n  var x = for[i < n] 0.0\n  x[n // 2] = 1.0\n  print(x[n - 1])\n}\n",
     ),
@@ -759,9 +760,10 @@ _ROWS = [
     ErrorRow(
         "R0019",
         "kernel that failed on the GPU",
-        "The driver reports that a kernel could not run or did not end well; the message names the kernel, and the place is its source "
-        "line. A kernel that reads or writes outside of its tensors is a fault of the compiler, and `--device cuda-emulated` helps "
-        "to find it.",
+        "The driver reports that a kernel could not run or did not end well. Kernels run beside the program, so it may be any that was "
+        "begun since the program last waited; `--check-kernels` waits for each, and then the message names the one and its source line. "
+        "A kernel that reads or writes outside of its tensors is a fault of the compiler, and `--device cuda-emulated --check-kernels` "
+        "helps to find it, with small sizes.",
         "# tlc --device cuda prog.tl\nfn main(n: i64 = 1000) {\n  print(sum[i < n] f32(i))\n}\n",
         "# tlc --device cuda-emulated prog.tl\nfn main(n: i64 = 1000) {\n  print(sum[i < n] f32(i))\n}\n",
     ),
@@ -773,6 +775,14 @@ _ROWS = [
         "own, which is allowed, and seldom meant.",
         "fn f(x: f32[batch, n], y: f32[bacth]) -> f32[batch] = for[b] sum(x[b])\n",
         "fn f(x: f32[batch, n], y: f32[batch]) -> f32[batch] = for[b] y[b] * sum(x[b])\n",
+    ),
+    ErrorRow(
+        "W0002",
+        "lost in a loop",
+        "A `let` or `var` in a loop is made of a variable of the same name outside, and never read: it is a new variable, gone at the end "
+        "of the round, and the next round begins with the outer one again.",
+        "fn f(x: f32) -> f32 {\n  let w = x\n  for i in 0..3 { let w = 0.5 * w }\n  w\n}\n",
+        "fn f(x: f32) -> f32 {\n  var w = x\n  for i in 0..3 { w = 0.5 * w }\n  w\n}\n",
     ),
 ]
 

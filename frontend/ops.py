@@ -10,7 +10,7 @@ width, a real converts to an integer by truncation, saturating, NaN to 0).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -189,8 +189,12 @@ _ROWS = [
     *(ScalarOp(name, arity, REALS, "same", _elementary(name), elementary=True) for name, arity in elementary.FUNCTIONS.items()),
     *(ScalarOp(name, n, (Elem.I64,), "same", _elementary(name), elementary=True) for name, n in elementary.INTEGER_FUNCTIONS.items()),
     *(
-        ScalarOp(name, n, (elem,), "same", _elementary(name), elementary=True, instruction=True)
-        for elem, names in ((Elem.I32, elementary.WORD_FUNCTIONS), (Elem.F32, elementary.PAIR_FUNCTIONS))
+        ScalarOp(name, n, takes, "same", _elementary(name), elementary=True, instruction=True)
+        for takes, names in (
+            ((Elem.I32,), elementary.WORD_FUNCTIONS),
+            ((Elem.F32,), elementary.PAIR_FUNCTIONS),
+            ((Elem.F32, Elem.F64), elementary.SCALE_FUNCTIONS),
+        )
         for name, n in names.items()
     ),
 ]
@@ -211,3 +215,29 @@ def _with_narrow(row: ScalarOp) -> ScalarOp:
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {row.name: _with_narrow(row) for row in _ROWS}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+# ---------------------------------------------------------------- constants
+
+Literal = bool | int | float | str
+
+
+def literal(value: Any, elem: Elem) -> Literal:
+    """A NumPy scalar as a constant."""
+    if elem is Elem.BOOL:
+        return bool(value)
+    if elem is Elem.STR:
+        return str(value)
+    return float(value) if elem.is_real else int(value)
+
+
+def bits(value: Literal, elem: Elem) -> bytes | Literal:
+    """What tells constants apart: 0.0 is not -0.0, and one NaN is another."""
+    return value if elem is Elem.STR else DTYPES[elem].type(value).tobytes()
+
+
+def evaluate(op: str, elem: Elem, operands: Iterable[tuple[Literal, Elem]]) -> Literal:
+    """The value of a scalar op of constants, by the meaning in its row; `elem` is the type of the result."""
+    args = [v if e is Elem.STR else DTYPES[e].type(v) for v, e in operands]
+    return literal(SCALAR_OPS[op].evaluate(elem, *args), elem)

@@ -14,7 +14,7 @@ from ply import yacc
 from tlc.frontend import ast, narrow, syntax_error, tables
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.lexer import Lexed, tokenize
-from tlc.frontend.nesting import too_deep
+from tlc.frontend.nesting import in_steps, too_deep
 from tlc.frontend.source import Source
 from tlc.frontend.tokens import Token
 
@@ -26,6 +26,7 @@ def parse(source: Source) -> ast.Module:
     """The tree of a source. Raises CompileError with every mistake that was found, in the order of the text."""
     lexed = tokenize(source)
     items, mistakes = _parse_all(source, lexed)
+    items = in_steps(items)
     diagnostics = lexed.diagnostics + mistakes + too_deep(items)
     if diagnostics:
         raise CompileError(sorted(diagnostics, key=lambda d: d.span.start))

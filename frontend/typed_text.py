@@ -1,17 +1,20 @@
 """The typed AST as text that reads like TL, with everything said: types, comprehensions, instances, checks.
 
-For people and golden tests; nothing parses it. A local whose name is taken in its function gets a number (`x~2`); an index
-that is checked when the program runs has a `?` behind it, a division that is checked likewise (`a //? b`).
+For people and golden tests; nothing parses it. A local or dimension whose name is taken in its function gets a number (`x~2`), and what a
+local stands for in types has the local's name. An index that is checked when the program runs has a `?` behind it, a division that is
+checked likewise (`a //? b`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tlc.frontend import typed as t
+from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.frontend.types import UNIT, StructType, TupleType
+from tlc.frontend.types import UNIT, StructType, TupleType, Type, map_dims
 
 INDENT = "  "
 
@@ -28,8 +31,8 @@ def print_program(program: t.Program) -> str:
 def print_function(f: t.Function) -> str:
     """`fn name(params) -> result { body }`"""
     printer = Printer()
-    params = ", ".join(f"{printer.name(p)}: {p.type}" for p in f.params)
-    result = f" -> {f.result}" if f.result != UNIT else ""
+    params = ", ".join([f"{printer.name(p)}: {printer.type(p.type)}" for p in f.params])
+    result = f" -> {printer.type(f.result)}" if f.result != UNIT else ""
     rule = [f"@vjp({f.rule.name})"] if f.rule is not None else []
     return "\n".join([*rule, f"fn {f.ref.name}({params}){result} {{", *printer.block(f.body, INDENT), "}"])
 
@@ -39,14 +42,37 @@ class Printer:
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
+        self.dims: dict[DimVar, str] = {}
+        self.owned: set[DimVar] = set()  # dimensions that are called as a local is
         self.taken: dict[str, int] = {}
         self.indent = INDENT
 
+    def fresh(self, name: str) -> str:
+        count = self.taken[name] = self.taken.get(name, 0) + 1
+        return name if count == 1 else f"{name}~{count}"
+
     def name(self, local: t.Local) -> str:
+        """What a local is called: as the dimension that it is, if that has its name and no other local has taken it."""
         if local.uid not in self.names:
-            count = self.taken[local.name] = self.taken.get(local.name, 0) + 1
-            self.names[local.uid] = local.name if count == 1 else f"{local.name}~{count}"
+            atom = local.dim.atom if local.dim is not None else None
+            if isinstance(atom, DimVar) and atom.name == local.name and atom not in self.owned:
+                self.owned.add(atom)
+                self.names[local.uid] = self.dimension(atom)
+            else:
+                self.names[local.uid] = self.fresh(local.name)
         return self.names[local.uid]
+
+    def dimension(self, atom: DimVar) -> str:
+        if atom not in self.dims:
+            self.dims[atom] = self.fresh(atom.name)
+        return self.dims[atom]
+
+    def dim(self, dim: Dim) -> Dim:
+        """A term over the printed names."""
+        return dim.substitute(lambda atom: Dim.var(replace(atom, name=self.dimension(atom))))
+
+    def type(self, type: Type) -> str:
+        return str(map_dims(type, self.dim))
 
     # ------------------------------------------------------------ blocks and statements
 
@@ -77,9 +103,9 @@ class Printer:
         match s:
             case t.Let():
                 word = "var" if s.local.mutable else "let"
-                value = self.expr(s.value)
-                dim = f"  # {s.local.dim}" if s.local.dim is not None and str(s.local.dim) != s.local.name else ""
-                return f"{word} {self.name(s.local)}: {s.local.type} = {value}{dim}"
+                value, name = self.expr(s.value), self.name(s.local)
+                dim = "" if s.local.dim is None else str(self.dim(s.local.dim))
+                return f"{word} {name}: {self.type(s.local.type)} = {value}{f'  # {dim}' if dim not in ('', name) else ''}"
             case t.Assign():
                 return f"{self.name(s.local)}{self.path(s)} = {self.expr(s.value)}"
             case t.Eval():
@@ -153,12 +179,12 @@ class Printer:
             return str(e.value).lower()
         if isinstance(e.value, str):
             return '"' + e.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-        text = str(e.type)
+        text = str(e.type)  # of a scalar
         return f"{e.value}" if text in ("i64", "f32") else f"{e.value}{text}"
 
     def op(self, e: t.Op) -> str:
         if e.op in ("convert", "bitcast"):
-            name = str(e.type) if e.op == "convert" else f"bitcast_{e.type}"
+            name = self.type(e.type) if e.op == "convert" else f"bitcast_{e.type}"
             return f"{name}({self.args(e.args)})"
         row = SCALAR_OPS[e.op]
         if row.symbol and row.arity == 2:
@@ -216,7 +242,7 @@ def _tuple(p: Printer, e: t.Tuple) -> str:
 _EXPRESSIONS: dict[type[t.Expr], Callable[[Printer, Any], str]] = {
     t.Const: Printer.const,
     t.Read: lambda p, e: p.name(e.local),
-    t.DimValue: lambda p, e: str(e.dim),
+    t.DimValue: lambda p, e: str(p.dim(e.dim)),
     t.Op: Printer.op,
     t.Call: lambda p, e: f"{f'checkpoint({e.callee.name})' if e.again else e.callee.name}({p.args(e.args)})",
     t.Grad: Printer.grad,
@@ -227,14 +253,14 @@ _EXPRESSIONS: dict[type[t.Expr], Callable[[Printer, Any], str]] = {
     t.Comp: Printer.comp,
     t.Reduce: Printer.reduce,
     t.Index: lambda p, e: p.base(e.base) + p.indices(e.indices, e.checked),
-    t.Reshape: lambda p, e: f"reshape{'?' * e.checked}({p.expr(e.base)}) as {e.type}",
+    t.Reshape: lambda p, e: f"reshape{'?' * e.checked}({p.expr(e.base)}) as {p.type(e.type)}",
     t.Rows: lambda p, e: f"[{p.args(e.items)}]",
     t.Struct: Printer.struct,
     t.Tuple: _tuple,
     t.Part: Printer.part,
     t.If: lambda p, e: f"if {p.expr(e.cond)} {p.braces(e.then)}" + ("" if _empty(e.other) else f" else {p.braces(e.other)}"),
     t.Do: lambda p, e: p.braces(e),
-    t.Cast: lambda p, e: f"{p.tight(e.arg)} as {e.type}",
+    t.Cast: lambda p, e: f"{p.tight(e.arg)} as {p.type(e.type)}",
     t.Format: Printer.format,
 }
 

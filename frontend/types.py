@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -116,6 +117,21 @@ class FunctionType:
 
 
 Type = TensorType | StructType | TupleType | FunctionType
+
+
+def map_dims(type: Type, change: Callable[[Dim], Dim]) -> Type:
+    """The type with other dimensions."""
+    match type:
+        case TensorType():
+            return TensorType(type.elem, tuple(map(change, type.dims)))
+        case StructType():
+            args = (change(a) if isinstance(a, Dim) else map_dims(a, change) for a in type.args)
+            return StructType(type.decl, tuple(args), tuple(map(change, type.dims)))
+        case TupleType():
+            return TupleType(tuple(map_dims(i, change) for i in type.items))
+        case FunctionType():
+            return FunctionType(tuple(map_dims(p, change) for p in type.params), map_dims(type.result, change))
+
 
 UNIT = TupleType(())
 BOOL = TensorType(Elem.BOOL)

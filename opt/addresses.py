@@ -20,39 +20,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import Instr, Module, Value, erase
+from tlc.ssa.ir import Instr, Module, Value, drop
 
 
 def addresses(module: Module) -> None:
     """Make the addresses of elements explicit in every function."""
     for f in module.functions.values():
         for block in f.blocks:
-            for instr in list(block.instrs):
+            before, block.instrs = block.instrs, []  # written anew: a literal of many elements makes many of them
+            b = Builder(block)
+            for instr in before:
+                b.span = instr.span
                 new = None
                 if instr.op == "index" and not instr.result.type.rank:
-                    new = _index(instr)
+                    new = _index(instr, b)
                 elif instr.op == "update" and not instr.operands[-1].type.rank:
-                    new = _update(instr)
-                if new is not None:
-                    new.name = new.name or instr.result.name
-                    instr.result.replace_by(new)
-                    erase(instr)
+                    new = _update(instr, b)
+                if new is None:
+                    block.instrs.append(instr)
+                    continue
+                new.name = new.name or instr.result.name
+                instr.result.replace_by(new)
+                drop(instr)
 
 
-def _index(instr: Instr) -> Value:
+def _index(instr: Instr, b: Builder) -> Value:
     x, *indices = instr.operands
-    if not indices:
-        return x
-    b = Builder.before(instr)
-    return b.emit("load", (x, position(b, x, indices))).result
+    return b.emit("load", (x, position(b, x, indices))).result if indices else x
 
 
-def _update(instr: Instr) -> Value:
+def _update(instr: Instr, b: Builder) -> Value:
     x, *indices, element = instr.operands
-    if not indices:
-        return element
-    b = Builder.before(instr)
-    return b.emit("store", (x, position(b, x, indices), element)).result
+    return b.emit("store", (x, position(b, x, indices), element)).result if indices else element
 
 
 def position(b: Builder, x: Value, indices: Sequence[Value]) -> Value:

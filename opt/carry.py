@@ -21,11 +21,10 @@ from tlc.opt.dims import Sizes
 from tlc.opt.facts import ZERO, Facts
 from tlc.opt.loop_shape import enter_by_one_block, may_rotate, region_of, rotate, sure_to_come
 from tlc.opt.polynomials import Polynomials, difference
-from tlc.opt.rewrite import const_of
 from tlc.opt.strength import Emitter
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into, redirect
-from tlc.ssa.ir import Block, Function, Instr, Module, Value, erase
+from tlc.ssa.ir import Block, Function, Instr, Module, Value, const_of, erase
 from tlc.ssa.loops import Loop, loops
 
 MOST = 4  # values that one loop hands on so
@@ -105,7 +104,7 @@ class _Carrying:
         return all(v.owner is self.loop.header or not self.is_inside(v) for m in self.polynomials.of(position) for v in m)
 
     def is_inside(self, value: Value) -> bool:
-        home = value.owner if isinstance(value.owner, Block) else value.owner.block
+        home = value.block
         return home in self.blocks and const_of(value) is None
 
     def in_range(self, load: Instr, starts: dict[Value, Value], before: Block) -> bool:

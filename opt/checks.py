@@ -17,8 +17,7 @@ from tlc.frontend.types import Elem
 from tlc.opt.conditions import END
 from tlc.opt.facts import Facts
 from tlc.opt.regions import regions
-from tlc.opt.rewrite import const_of
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Value, erase
+from tlc.ssa.ir import BOOL, Block, Instr, Module, Value, const_of, erase
 
 
 def checks(module: Module) -> None:

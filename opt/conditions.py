@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tlc.frontend.types import Elem
-from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into
-from tlc.ssa.ir import Block, Instr, Region, Value
+from tlc.ssa.ir import Block, Instr, Region, Value, const_of
 
 Place = tuple[Block, int]  # a block, and how many of its instructions are behind
 

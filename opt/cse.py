@@ -19,12 +19,10 @@ The product that a `chain` sum accumulates by `fma` keeps its place (`opt/region
 
 from __future__ import annotations
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
-from tlc.frontend.types import Elem
+from tlc.frontend.ops import SCALAR_OPS, bits
 from tlc.opt.regions import Effects, fused_product
-from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import dominance
-from tlc.ssa.ir import Instr, Module, Region, Terminator, Value, erase
+from tlc.ssa.ir import Instr, Module, Region, Terminator, Value, const_of, erase
 
 Key = tuple[object, ...]
 Table = dict[Key, tuple[Value, ...]]
@@ -91,7 +89,9 @@ class _Numbering:
         if len(operands) == 2 and operands[0] > operands[1] and instr.op in _COMMUTATIVE:
             operands.reverse()
         if instr.op == "const":
-            attrs: object = _literal(instr)
+            known = const_of(instr.result)
+            assert known is not None
+            attrs: object = bits(known, instr.result.type.elem)
         else:
             attrs = tuple(sorted(instr.attrs.items())) if instr.attrs else ()
         types = tuple([r.type for r in instr.results])
@@ -125,13 +125,8 @@ class _Numbering:
         number = self.numbers.get(value)
         if number is None:
             number = len(self.numbers)
-            if isinstance(value.owner, Instr) and value.owner.op == "const":
-                number = self.constants.setdefault((value.type, _literal(value.owner)), number)
+            known = const_of(value)
+            if known is not None:
+                number = self.constants.setdefault((value.type, bits(known, value.type.elem)), number)
             self.numbers[value] = number
         return number
-
-
-def _literal(const: Instr) -> object:
-    """A constant by its bits: 0.0 is not -0.0."""
-    elem, value = const.result.type.elem, const_of(const.result)
-    return value if elem is Elem.STR else DTYPES[elem].type(value).tobytes()

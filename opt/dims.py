@@ -19,9 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tlc.opt.regions import regions
-from tlc.opt.rewrite import const_of
 from tlc.ssa.edit import edges_into, insert_before
-from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, erase, walk
+from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, const_of, erase, walk
 
 SAME_SHAPE = ("update", "store", "scatter", "stop_grad", "barrier", "copy")
 BUDGET = 400  # steps that one question may take, so that a web of parameters cannot take forever
@@ -185,7 +184,7 @@ class Sizes:
 
 def _inside(value: Value, instr: Instr) -> bool:
     """Whether a value is defined in a region of the instruction."""
-    block = value.owner if isinstance(value.owner, Block) else value.owner.block
+    block = value.block
     while block is not None and block.region is not None:
         parent = block.region.parent
         if parent is instr:

@@ -26,9 +26,8 @@ from math import gcd
 from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, OPPOSITE, Condition, Conditions, Place, comparisons
 from tlc.opt.ranges import WHOLE, Range, Ranges, fits, stride
-from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance
-from tlc.ssa.ir import Block, Instr, Region, Value
+from tlc.ssa.ir import Block, Instr, Region, Value, const_of
 
 STEPS = 80  # facts that one proof may try
 DEPTH = 5  # facts that may stand on one another in a proof
@@ -136,7 +135,7 @@ class Facts:
 
     def height(self, value: Value) -> int:
         """Rank of an atom in the search: what is defined inside and below comes first."""
-        block = value.owner if isinstance(value.owner, Block) else value.owner.block
+        block = value.block
         if block is None or block.region is None:
             return 0  # in the making
         if block not in self._heights:
@@ -339,7 +338,7 @@ class Facts:
         params = {a: p for a, p in zip(latch.terminator.args(edge), header.params, strict=True) if const_of(a) is None}
         for op, a, b in comparisons(latch.terminator.own[0], edge == 0):
             sides = [params.get(v, v) for v in (a, b)]
-            if op not in COMPARISONS or not all(self._stands_outside(v, header, tree) for v in sides):
+            if op not in COMPARISONS or not all(self._stands_outside(v, header) for v in sides):
                 continue
             forms = COMPARISONS[op](*map(self._side, sides))
             for source, e in edges:
@@ -355,11 +354,11 @@ class Facts:
         known = const_of(value)
         return itself(value) if known is None else Linear({}, int(known))
 
-    def _stands_outside(self, value: Value, header: Block, tree: Dominance) -> bool:
+    def _stands_outside(self, value: Value, header: Block) -> bool:
         """Whether a value is a parameter of the header or the same in all iterations."""
         if const_of(value) is not None:
             return True
-        home = value.owner if isinstance(value.owner, Block) else value.owner.block
+        home = value.block
         return value.owner is header or (home is not None and home is not header and self.dominates(home, header))
 
     def _ways(self, header: Block) -> tuple[tuple[Value, ...] | None, list[tuple[tuple[Value, ...], Place]]]:
@@ -379,7 +378,7 @@ class Facts:
 
 class Proof:
     """A proof at one place. `accept` is shown every form that is left when facts are used up or too many, and every one on the way:
-    it may note those that would do if they were tested (`opt/version_loops.py`).
+    it may note those that would do if they were tested (`opt/loop_checks.py`).
     """
 
     def __init__(self, facts: Facts, place: Place, accept: Callable[[Linear], bool] = lambda form: False) -> None:
@@ -498,7 +497,7 @@ def _constant_step(steps: list[Linear]) -> int:
 # ---------------------------------------------------------------- definitions
 
 
-def _quotient(facts: Facts, owner: Instr, quotient: Linear, a: Value, c: int) -> list[Linear]:
+def _quotient(facts: Facts, quotient: Linear, a: Value, c: int) -> list[Linear]:
     """c * q <= a <= c * q + c - 1."""
     scaled, dividend = quotient.times(c), facts.form(a)
     return [dividend.plus(scaled, -1), scaled.more(c - 1).plus(dividend, -1)]
@@ -511,7 +510,7 @@ def _floordiv(facts: Facts, owner: Instr) -> list[Linear]:
     if divisor is None or divisor[0] <= 0:
         return []
     if divisor[0] == divisor[1]:
-        return _quotient(facts, owner, here, a, divisor[0])
+        return _quotient(facts, here, a, divisor[0])
     dividend = facts.ranges.at(a, place)
     return [facts.form(a).plus(here, -1)] if dividend is not None and dividend[0] >= 0 else []
 
@@ -535,7 +534,7 @@ def _shr(facts: Facts, owner: Instr) -> list[Linear]:
     whole = WHOLE[owner.result.type.elem]
     if not isinstance(by, int) or not 0 <= by < (whole[1] - whole[0]).bit_length():
         return []
-    return _quotient(facts, owner, itself(owner.result), a, 1 << by)
+    return _quotient(facts, itself(owner.result), a, 1 << by)
 
 
 def _and(facts: Facts, owner: Instr) -> list[Linear]:

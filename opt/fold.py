@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.narrow_reals import NARROW
+from tlc.frontend.ops import DTYPES, SCALAR_OPS, literal
 from tlc.opt.regions import all_regions, fused_product
-from tlc.opt.rewrite import Rewriter, can_evaluate, const_of, evaluate, literal, same_literal
+from tlc.opt.rewrite import Rewriter, constant, same_literal
 from tlc.opt.rules import RULES
 from tlc.opt.simplify_cfg import settle_branches
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.edit import insert_before, remove_unreachable
-from tlc.ssa.ir import Instr, Module, Region, Value, erase
+from tlc.ssa.ir import Instr, Module, Region, Value, const_of, erase
 from tlc.ssa.ops import effect
 from tlc.ssa.reductions import fold as reduction
 
@@ -82,11 +83,9 @@ def _constant(instr: Instr) -> Value | None:
     operands = instr.operands
     if const_of(operands[0]) is None:
         return None
-    known = tuple(v for v in map(const_of, operands) if v is not None)
-    types = tuple(v.type for v in operands)
-    if len(known) < len(operands) or not can_evaluate((instr.result.type.elem, *(t.elem for t in types))):
+    value = constant(instr.op, instr.result.type.elem, [const_of(v) for v in operands], operands)
+    if value is None:
         return None
-    value = evaluate(instr.op, instr.result.type, types, known)
     return insert_before(instr, Instr("const", (), (instr.result.type,), {"value": value}, (), instr.span)).result
 
 
@@ -96,7 +95,7 @@ def _reduction_of_nothing(instr: Instr) -> Value | None:
     if op in ("argmax", "argmin") or entry.terminator.op != "yield" or any(effect(i.op) != "none" or i.regions for i in entry.instrs):
         return None
     known, type = const_of(entry.terminator.own[0]), instr.result.type
-    if known is None or not can_evaluate((type.elem,)):
+    if known is None or type.elem in NARROW:
         return None
     empty = literal(reduction(str(op), "lanes", type.elem, np.zeros(0, DTYPES[type.elem])), type.elem)
     if not same_literal(known, empty, type.elem):

@@ -32,20 +32,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
-from tlc.frontend.types import Elem
-from tlc.opt.rewrite import const_of
+from tlc.frontend.ops import COMPARISONS, SCALAR_OPS, bits
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, remove_params
-from tlc.ssa.ir import BOOL, Block, Function, Instr, Module, Region, Value, drop
+from tlc.ssa.ir import BOOL, Block, Function, Instr, Module, Region, Value, const_of, drop
 
 Key = tuple[object, ...]
-Into = dict[Block, list[tuple[Block, int]]]
 
 NUMBERED = {*SCALAR_OPS, "const", "load", "dim", "format"}
 MIRRORED = {"gt": "lt", "ge": "le"}  # a > b is b < a
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 CHAIN = 16  # stores that a load may be looked through
 SWEEPS = 8  # afterwards loads are not looked through; after four times as many the function stays as it is (two or three are usual)
 
@@ -208,9 +204,9 @@ def shaped_like(x: Value) -> Value:
 def _head(instr: Instr) -> tuple[object, ...]:
     """What is compared beside the operands; a constant by its bits: 0.0 is not -0.0."""
     if instr.op == "const":
-        elem, value = instr.result.type.elem, const_of(instr.result)
-        bits = value if elem is Elem.STR else DTYPES[elem].type(value).tobytes()
-        return ("const", elem, bits)
+        value, elem = const_of(instr.result), instr.result.type.elem
+        assert value is not None
+        return ("const", elem, bits(value, elem))
     return (MIRRORED.get(instr.op, instr.op), instr.result.type, *(instr.attrs[k] for k in sorted(instr.attrs)))
 
 
@@ -258,7 +254,7 @@ class _Replace:
         other = scope.values.setdefault(self.numbers.of(v), v)
         if other is v:
             return False
-        if isinstance(other.owner, Instr) and other.owner.op == "const":
+        if const_of(other) is not None:
             other.name = other.name if other.name == v.name else ""  # one name for all the uses of a number would mislead
         else:
             other.name = other.name or v.name

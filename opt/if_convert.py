@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tlc.opt.regions import all_regions
-from tlc.opt.rewrite import const_of
 from tlc.opt.sink import sink
 from tlc.ssa.calls import DERIVED
 from tlc.ssa.edit import edges_into, remove_unreachable
-from tlc.ssa.ir import Block, Instr, Module, Region, Value, jump, walk
+from tlc.ssa.ir import Block, Instr, Module, Region, Value, const_of, jump, walk
 
 LIMIT = 6  # ops on a side
 

@@ -30,10 +30,9 @@ from dataclasses import dataclass
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.opt.conditions import END
 from tlc.opt.iterations import Iterations
-from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import Values, clone_instr
 from tlc.ssa.edit import redirect
-from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, branch, jump
+from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, branch, const_of, jump
 from tlc.ssa.loops import Loop
 
 LANES = 4
@@ -122,7 +121,7 @@ def _counter(head: Block, latch: Block, iterations: Iterations) -> tuple[Value, 
     if index.type != I64 or not isinstance(owner, Instr) or owner.op != "add" or owner.operands[0] is not index:
         return None
     step = const_of(owner.operands[1])
-    made = stop.owner if isinstance(stop.owner, Block) else stop.owner.block
+    made = stop.block
     reach = iterations.ranges.at(stop, (head, END))
     if not isinstance(step, int) or step < 1 or reach is None or reach[0] - LANES * step < _LEAST or made is None:
         return None

@@ -32,9 +32,8 @@ from tlc.opt.conditions import END, Place
 from tlc.opt.dims import Sizes
 from tlc.opt.facts import Facts
 from tlc.opt.loop_shape import enter_by_one_block, is_outside, may_rotate, rotate, sure_to_come
-from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
-from tlc.ssa.ir import Block, Function, Instr, Module, Value
+from tlc.ssa.ir import Block, Function, Instr, Module, Value, const_of
 from tlc.ssa.loops import Loop, loops
 
 COSTLY = frozenset({"div", "sqrt", "floordiv", "mod", *(name for name, row in SCALAR_OPS.items() if row.elementary)})

@@ -34,9 +34,8 @@ from tlc.opt.facts import COMPARISONS, Facts, Linear, Proof
 from tlc.opt.licm import hoist_scalars
 from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, is_outside, may_rotate, region_of, rotate
 from tlc.opt.ranges import EXTENT, WHOLE, fits
-from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import clone_instr
-from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Value, branch, jump
+from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Value, branch, const_of, jump
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.ops import effect
 from tlc.ssa.repair import rejoin

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.opt.rewrite import const_of
 from tlc.ssa.clone import clone_blocks, clone_instr
 from tlc.ssa.edit import edges_into, redirect
-from tlc.ssa.ir import Block, Instr, Region, Terminator, Value, jump
+from tlc.ssa.ir import Block, Instr, Region, Terminator, Value, const_of, jump
 from tlc.ssa.loops import Loop
 from tlc.ssa.ops import effect
 from tlc.ssa.repair import rejoin
@@ -53,7 +52,7 @@ def defined_in(blocks: list[Block]) -> list[Value]:
 
 def is_outside(value: Value, blocks: Collection[Block]) -> bool:
     """Whether a value is none that the blocks of a loop define, or a constant."""
-    home = value.owner if isinstance(value.owner, Block) else value.owner.block
+    home = value.block
     return home not in blocks or const_of(value) is not None
 
 
@@ -132,7 +131,7 @@ def definitions(loop: Loop, copies: list[tuple[dict[Block, Block], dict[Value, V
     """What `rejoin` is to be given for a loop and its copies."""
     found = []
     for v in used_outside(defined_in(loop.blocks), set(loop.blocks)):
-        home = v.owner if isinstance(v.owner, Block) else v.owner.block
+        home = v.block
         assert home is not None
         found.append((v, {home: v, **{blocks[home]: values[v] for blocks, values in copies}}))
     return found

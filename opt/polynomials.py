@@ -9,8 +9,7 @@ where wrapping matters).
 
 from __future__ import annotations
 
-from tlc.opt.rewrite import const_of
-from tlc.ssa.ir import I64, Block, Instr, Value
+from tlc.ssa.ir import I64, Block, Instr, Value, const_of
 
 TERMS = 6  # terms of a polynomial
 FACTORS = 3  # of a term

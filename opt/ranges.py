@@ -25,8 +25,7 @@ from math import isqrt
 
 from tlc.frontend.types import INTS, Elem
 from tlc.opt.conditions import END, MIRRORED, Conditions, Place, comparisons
-from tlc.opt.rewrite import const_of
-from tlc.ssa.ir import Block, Instr, Value
+from tlc.ssa.ir import Block, Instr, Value, const_of, same_value
 
 Range = tuple[int, int]
 
@@ -254,7 +253,7 @@ class Ranges:
     def _order(self, value: Value) -> tuple[int, int, int]:
         """The place of a definition in the order of the program; of values that regions around define first."""
         owner = value.owner
-        block = owner if isinstance(owner, Block) else owner.block
+        block = value.block
         if block is None or block.region is None:
             return 0, 0, 0
         position = self.conditions.position(owner) + 1 if isinstance(owner, Instr) else 0
@@ -401,7 +400,7 @@ def stride(value: Value, conditions: Conditions) -> tuple[Value, Value, Value] |
             count = c.b.owner
             if c.op == "lt" and c.a is k and isinstance(count, Instr) and count.op == "iterations" and _starts_at_zero(k, conditions):
                 first, last, by = count.operands
-                if _same(by, step):
+                if same_value(by, step):
                     return first, last, by
     return None
 
@@ -420,11 +419,6 @@ def _starts_at_zero(k: Value, conditions: Conditions) -> bool:
         elif const_of(passed) != 0:
             return False
     return True
-
-
-def _same(a: Value, b: Value) -> bool:
-    known = const_of(a)
-    return a is b or (known is not None and known == const_of(b))
 
 
 def _compared(now: Range, op: str, other: Range) -> Range | None:

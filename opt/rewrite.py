@@ -10,16 +10,14 @@ Commutative ops are matched in both orders. An op whose operands are all constan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.narrow_reals import NARROW
+from tlc.frontend.ops import DTYPES, SCALAR_OPS, Literal, bits, evaluate, literal
 from tlc.frontend.types import Elem
 from tlc.ssa.edit import insert_before
-from tlc.ssa.ir import Instr, Type, Value
-
-Literal = bool | int | float | str
+from tlc.ssa.ir import Instr, Type, Value, const_of
 
 
 @dataclass(frozen=True)
@@ -65,42 +63,19 @@ class Rule:
     elems: tuple[Elem, ...]
 
 
-def const_of(value: Value) -> Literal | None:
-    """The constant that a value is, if it is one."""
-    owner = value.owner
-    if isinstance(owner, Instr) and owner.op == "const":
-        literal = owner.attrs["value"]
-        assert isinstance(literal, bool | int | float | str)
-        return literal
-    return None
-
-
-def literal(value: Any, elem: Elem) -> Literal:
-    """A NumPy scalar as the attribute of a `const`."""
-    if elem is Elem.BOOL:
-        return bool(value)
-    if elem is Elem.STR:
-        return str(value)
-    return float(value) if elem.is_real else int(value)
-
-
 def same_literal(a: Literal | None, b: Literal, elem: Elem) -> bool:
-    """Equal in every bit: 0.0 is not -0.0, and one NaN is another."""
-    if a is None:
-        return False
-    kind = DTYPES[elem].type
-    return a == b if elem is Elem.STR else bool(kind(a).tobytes() == kind(b).tobytes())
+    """Equal in every bit."""
+    return a is not None and bits(a, elem) == bits(b, elem)
 
 
-def evaluate(name: str, type: Type, operand_types: tuple[Type, ...], operands: tuple[Literal, ...]) -> Literal:
-    """The value of a scalar op of constants, by the meaning in its row."""
-    args = [v if t.elem is Elem.STR else DTYPES[t.elem].type(v) for t, v in zip(operand_types, operands, strict=True)]
-    return literal(SCALAR_OPS[name].evaluate(type.elem, *args), type.elem)
-
-
-def can_evaluate(elems: tuple[Elem, ...]) -> bool:
-    """Half precision is computed in f32 and rounded by the stage that knows how; nothing is folded here."""
-    return Elem.F16 not in elems and Elem.BF16 not in elems
+def constant(op: str, elem: Elem, known: Sequence[Literal | None], operands: Sequence[Value]) -> Literal | None:
+    """The value of a scalar op whose operands are constants: `known` are those. Narrow reals are computed in f32 and rounded by the stage
+    that knows how; nothing of them is folded here.
+    """
+    elems = [v.type.elem for v in operands]
+    if any(e in NARROW for e in (elem, *elems)) or any(v is None for v in known):
+        return None
+    return evaluate(op, elem, ((v, e) for v, e in zip(known, elems, strict=True) if v is not None))
 
 
 _Shape = tuple[str, Elem, bool, tuple[str, ...]]  # op, element type, whether the operands are one value, what makes each operand
@@ -209,11 +184,9 @@ class _Right:
                 return self.insert("const", (), type, {"value": literal(DTYPES[type.elem].type(pattern.value), type.elem)})
             case Tree():
                 args = self.arguments(pattern)
-                values = tuple(const_of(a) for a in args)
-                types = tuple(a.type for a in args)
-                known = tuple(v for v in values if v is not None)
-                if len(known) == len(values) and can_evaluate(tuple(t.elem for t in types)):
-                    return self.insert("const", (), type, {"value": evaluate(pattern.op, type, types, known)})
+                value = constant(pattern.op, type.elem, [const_of(a) for a in args], args)
+                if value is not None:
+                    return self.insert("const", (), type, {"value": value})
                 return self.insert(pattern.op, args, type, {})
 
     def arguments(self, tree: Tree) -> tuple[Value, ...]:

@@ -19,12 +19,12 @@ A region is solved after the one around it, whose constants it sees; its indices
 
 from __future__ import annotations
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.ops import SCALAR_OPS, Literal
 from tlc.frontend.types import Elem
 from tlc.opt.regions import fused_product, regions
-from tlc.opt.rewrite import Literal, can_evaluate, const_of, evaluate
+from tlc.opt.rewrite import constant, same_literal
 from tlc.ssa.edit import edges_into, remove_params, remove_unreachable
-from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, erase, jump
+from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, const_of, erase, jump
 
 
 class Varying:
@@ -75,7 +75,7 @@ class _Propagation:
         return known
 
     def inside(self, value: Value) -> bool:
-        block = value.owner if isinstance(value.owner, Block) else value.owner.block
+        block = value.block
         return block is not None and block.region is self.region
 
     def lower(self, value: Value, to: Known | None) -> None:
@@ -152,13 +152,11 @@ class _Propagation:
             return settled
         if any(isinstance(v, Varying) for v in operands):
             return VARYING
-        known = tuple(v for v in operands if v is not None and not isinstance(v, Varying))
-        if len(known) < len(operands):
+        if any(v is None for v in operands):
             return None
-        types = tuple(v.type for v in instr.operands)
-        if not can_evaluate((instr.result.type.elem, *(t.elem for t in types))):
-            return VARYING
-        return evaluate(instr.op, instr.result.type, types, known)
+        known = [v for v in operands if not isinstance(v, Varying)]
+        value = constant(instr.op, instr.result.type.elem, known, instr.operands)
+        return VARYING if value is None else value
 
     # ------------------------------------------------------------ the result
 
@@ -199,7 +197,4 @@ _ABSORBING = {("and", Elem.BOOL): False, ("or", Elem.BOOL): True}  # one operand
 
 def _same(a: Literal, b: Known, elem: Elem) -> bool:
     """Equal in every bit."""
-    if isinstance(b, Varying):
-        return False
-    kind = DTYPES[elem].type
-    return a == b if elem is Elem.STR else bool(kind(a).tobytes() == kind(b).tobytes())
+    return not isinstance(b, Varying) and same_literal(a, b, elem)

@@ -16,10 +16,9 @@ Requires SSA; preserves every value's meaning and the order of effects. Until no
 from __future__ import annotations
 
 from tlc.opt.regions import all_regions
-from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, redirect, remove_params, remove_unreachable
-from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, jump
+from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, const_of, jump
 
 
 def simplify_cfg(module: Module) -> None:

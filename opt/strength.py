@@ -24,10 +24,9 @@ from dataclasses import dataclass, field
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.opt.loop_shape import enter_by_one_block, is_outside
 from tlc.opt.polynomials import Monomial, Polynomial, Polynomials, wrapped
-from tlc.opt.rewrite import const_of
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into, redirect
-from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, erase
+from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, const_of, erase
 from tlc.ssa.loops import Loop, loops
 
 MOST = 6  # new parameters of one header: each takes a register

@@ -28,9 +28,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tlc.opt.rewrite import const_of
 from tlc.ssa.edit import edges_into, remove_unreachable
-from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Value, erase, jump, ret
+from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Value, const_of, erase, jump, ret
 from tlc.ssa.ops import effect
 
 NEUTRAL = {"add": 0, "mul": 1}

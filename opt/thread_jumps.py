@@ -17,14 +17,14 @@ an edge that would become one more way back to a header.
 
 from __future__ import annotations
 
-from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.ops import SCALAR_OPS, Literal
 from tlc.opt.conditions import OPPOSITE
 from tlc.opt.regions import all_regions, fused_product
-from tlc.opt.rewrite import Literal, can_evaluate, const_of, evaluate
+from tlc.opt.rewrite import constant
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into, redirect, remove_unreachable
-from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, jump
+from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, const_of, jump
 from tlc.ssa.repair import rejoin
 
 LIMIT = 4  # instructions of a block that is threaded, and values of it that other blocks read
@@ -144,12 +144,7 @@ class _Edge:
             return known
         if instr.op not in SCALAR_OPS or fused_product(instr):
             return None
-        operands = [self.literal(v) for v in instr.operands]
-        constants = tuple(v for v in operands if v is not None)
-        types = tuple(v.type for v in instr.operands)
-        if len(constants) < len(operands) or not can_evaluate((instr.result.type.elem, *(t.elem for t in types))):
-            return None
-        return evaluate(instr.op, instr.result.type, types, constants)
+        return constant(instr.op, instr.result.type.elem, [self.literal(v) for v in instr.operands], instr.operands)
 
     def follows(self, cond: Value, fact: Value, truth: bool) -> bool | None:
         """What a condition is if another one has a value."""

@@ -19,11 +19,10 @@ from tlc.opt.fold import fold_region
 from tlc.opt.iterations import Iterations
 from tlc.opt.loop_shape import copy_loop, definitions, enter_by_one_block, region_of
 from tlc.opt.ranges import WHOLE, fits
-from tlc.opt.rewrite import const_of
 from tlc.opt.sccp import sccp
 from tlc.opt.simplify_cfg import simplify_region
 from tlc.ssa.edit import edges_into, redirect
-from tlc.ssa.ir import Block, Function, Instr, Module, Value
+from tlc.ssa.ir import Block, Function, Instr, Module, Value, const_of
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.repair import rejoin
 

@@ -35,6 +35,11 @@ def construct(module: Module) -> None:
             raise InternalError(f"variable `{u}` is read before it is assigned", f"construct, function {f.name}") from None
 
 
+def construct_region(region: Region) -> None:
+    """Put a region that assigns variables of its own into SSA form, in place."""
+    _Construction(region, {}).run()
+
+
 class _Unassigned(Exception):
     pass
 

@@ -36,6 +36,7 @@ from tlc.ssa.interp_owned import Owners, shared
 from tlc.ssa.interp_paths import Paths
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Type, Value
 from tlc.ssa.ops import ROWS
+from tlc.ssa.recipe import recipe_of
 from tlc.ssa.reductions import fold, fold_product, product
 from tlc.ssa.tape import tape_of
 from tlc.ssa.world import RuntimeStop, Services, Stop
@@ -125,7 +126,10 @@ class Interpreter:
         """Run frames, the last first, to the end of the first."""
         while True:
             frame = stack[-1]
-            call = self.straight(frame)
+            try:
+                call = self.straight(frame)
+            except MemoryError:
+                raise Stop("there is not enough memory for a tensor", frame.block.instrs[frame.at - 1].span, "memory") from None
             if call is not None:
                 stack.append(self.enter(call, [frame.values[v] for v in call.operands]))
                 continue
@@ -401,6 +405,12 @@ def _check(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -
     return ()
 
 
+def _trap(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
+    if not operands[0]:
+        recipe_of(instr).run(operands[1:], self.services)
+    return ()
+
+
 def _format(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
     template = instr.attrs["template"]
     assert isinstance(template, tuple)
@@ -549,6 +559,7 @@ _OPS: dict[str, Run] = {
     "extern": _extern,
     "foreign": _foreign,
     "check": _check,
+    "trap": _trap,
     "format": _format,
     "print": _print,
     "progress_begin": _progress_begin,

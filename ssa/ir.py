@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tlc.frontend.ops import Literal
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 
@@ -56,6 +57,11 @@ class Value:
         self.owner = owner
         self.name = name  # a hint for text, not an identity
         self.uses: dict[User, int] = {}  # user -> how many of its operands; insertion-ordered
+
+    @property
+    def block(self) -> Block | None:
+        """Where it is made; None for the result of an instruction that is in no block."""
+        return self.owner.block if isinstance(self.owner, Instr) else self.owner
 
     def __repr__(self) -> str:
         return f"<%{self.name or '?'}: {self.type}>"
@@ -306,13 +312,31 @@ def drop_block(block: Block) -> None:
         block.terminator.operands = ()
 
 
+def const_of(value: Value) -> Literal | None:
+    """The constant that a value is, if it is one."""
+    owner = value.owner
+    if isinstance(owner, Instr) and owner.op == "const":
+        literal = owner.attrs["value"]
+        assert isinstance(literal, bool | int | float | str)
+        return literal
+    return None
+
+
+def same_value(a: Value, b: Value) -> bool:
+    """Whether two values are one, or one constant."""
+    known = const_of(a)
+    return a is b or (known is not None and a.type == b.type and known == const_of(b))
+
+
+def number_of(value: Value) -> int | None:
+    """The integer that a value is known to be."""
+    number = const_of(value)
+    return number if isinstance(number, int) else None
+
+
 def is_positive(extent: Value) -> bool:
     """Whether an extent is known to be."""
-    match extent.owner:
-        case Instr(op="const", attrs={"value": int(value)}):
-            return value > 0
-        case _:
-            return False
+    return (number_of(extent) or 0) > 0
 
 
 def walk(region: Region) -> Iterator[Instr]:

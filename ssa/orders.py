@@ -89,7 +89,7 @@ def _outer_indices(value: Value, inside: Block) -> set[Value]:
     found: set[Value] = set()
 
     def behind(v: Value) -> Iterable[Value]:
-        block = v.owner if isinstance(v.owner, Block) else v.owner.block
+        block = v.block
         assert block is not None
         if block.region is None or isinstance(block.region.parent, Function) or v.owner is inside:
             return ()  # a block without a region is one of a function in the making

@@ -73,7 +73,7 @@ class _Variable:
         self.entries: dict[Block, Value] = {}  # the variable at the beginnings of blocks
 
     def run(self) -> None:
-        home = self.original.owner if isinstance(self.original.owner, Block) else self.original.owner.block
+        home = self.original.block
         seen: set[User] = set()
         while work := [u for u in self.original.uses if u not in seen]:  # a new parameter makes new terminators
             for user in work:

@@ -293,6 +293,11 @@ def _check(site: Site) -> Types:
     return ()
 
 
+def _trap(site: Site) -> Types:
+    _require(site.operands[:1] == (BOOL,), f"takes {_show(site.operands)}, the first should be bool")
+    return ()
+
+
 def _format(site: Site) -> Types:
     holes = template_leaves(site.attrs["template"])
     _require(len(site.operands) == holes, f"takes {len(site.operands)} values for {holes} leaves")
@@ -402,6 +407,7 @@ RULES: dict[str, Rule] = {
     "extern": _anything,
     "foreign": _foreign,
     "check": _check,
+    "trap": _trap,
     "format": _format,
     "print": _takes((STR,)),
     "progress_begin": _takes((STR, I64), (I64,)),

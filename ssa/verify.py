@@ -174,7 +174,7 @@ class _Verifier:
     def dominated(self, user: Instr | Terminator, block: Block) -> None:
         """9."""
         for v in user.operands:
-            home = v.owner.block if isinstance(v.owner, Instr) else v.owner
+            home = v.block
             exists = home is not None and (v.owner in self.position if isinstance(v.owner, Instr) else home in self.seen)
             self.require(exists, f"reads %{v.name}: {v.type}, which is not in the function", user)
             assert home is not None

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from tlc.frontend.source import Span
 
+WAIT = "device.wait"  # an `extern` by this name does nothing, when the kernels that run beside the host have ended
+
 
 class Services(Protocol):
     """What the world does for a program. `stopping` becomes true when Ctrl-C asks a service that waits to give up."""

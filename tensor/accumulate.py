@@ -19,11 +19,10 @@ Requires: SSA, flat. Preserves: every value to the bit.
 
 from __future__ import annotations
 
-from tlc.opt.rewrite import const_of
 from tlc.ssa.builder import Builder
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into, redirect
-from tlc.ssa.ir import Block, Function, Instr, Module, Value, erase
+from tlc.ssa.ir import Block, Function, Instr, Module, Value, const_of, erase
 from tlc.ssa.loops import Loop, loops
 from tlc.tensor.extents import Extents, Key
 
@@ -89,7 +88,7 @@ class _Accumulation:
 
     def is_there(self, g: Value, block: Block) -> bool:
         """Whether a value is defined where a block ends."""
-        home = g.owner if isinstance(g.owner, Block) else g.owner.block
+        home = g.block
         return home is not None and self.tree.dominates(home, block)
 
     # ------------------------------------------------------------ counters

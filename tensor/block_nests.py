@@ -5,8 +5,8 @@
       for blocks of B rows {
         pack      q[c, l] = q[low + l, c]
         scores    for tiles of R columns { acc[R, B]; for c { vector l { acc[r, l] += k[j + r, c] * q[c, l] } }; s[j + r, l] = .. }
-        row       sixteen accumulators for each of the rows
-        map       for j { vector l { s[j, l] = .. } }
+        row       sixteen accumulators for each of the rows; a map before it that makes what it reduces is done in its loop
+        map       what is the same for a row; for j { vector l { s[j, l] = .. } }
         out       for pieces of the columns { for tiles of R rows by W of c { acc = y; for j { .. }; y = acc } }
         down      for tiles of R columns by W of c { acc = down; for i in the block { .. }; down = acc }
       }
@@ -14,15 +14,20 @@
 
 A matrix lies turned in the work, B rows side by side: [m, B]. So every nest has vectors along the rows or along c and reads what it
 spreads from neighbouring cells; no operand but the block of q is copied, and reductions over columns need no sum across a vector.
+
+Where a mask hides what is right of the diagonal, it is asked in the columns of the block's own rows alone: those before let every row
+through, and those behind are left out. Products of the matrix leave out what the mask hides for all rows or columns of a tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
+from tlc.ssa.reductions import LANES
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
@@ -33,9 +38,9 @@ from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.kernel.ir import const as kconst
 from tlc.tensor.kernel.ir import op as kop
 from tlc.tensor.knobs import Knobs
-from tlc.tensor.nests import Nest, outer_loops, unit
+from tlc.tensor.nests import Cells, Making, Nest, outer_loops, unit
 from tlc.tensor.pack import along
-from tlc.tensor.row_blocks import Blocks, Role
+from tlc.tensor.row_blocks import Blocks, Role, unmasked_inside
 
 ROWS = 32  # of a block
 STACK = 256 << 10  # bytes of the buffers that lie on the stack
@@ -56,7 +61,8 @@ class BlockNest:
     work: list[tuple[Tensor, Buffer]] = field(default_factory=list)
     low: KExpr = _ZERO  # the first row of the block,
     count: KExpr = _ZERO  # how many there are,
-    limit: KExpr = _ZERO  # and how many columns they have
+    limit: KExpr = _ZERO  # and how many columns they have,
+    inside: KExpr = _ZERO  # of which the mask lets so many through for every row
     panels: dict[Node, dict[Expr, Buffer]] = field(default_factory=dict)
     own: list[Buffer] = field(default_factory=list)  # buffers on the stack of who does the work, and
     left: int = STACK  # how many bytes more may lie there
@@ -167,23 +173,31 @@ class BlockNest:
         if not isinstance(count, Const | Var):
             count = helper.bound(inner, count)
         columns = self.emitter.extent(self.group.columns)
-        self.low, self.count, self.limit = low, count, columns
+        self.low, self.count, self.limit, self.inside = low, count, columns, _ZERO
+        if isinstance(low, Var):
+            self.emitter.multiples[low] = ROWS
         if self.group.reach is not None:
             limit = plus(plus(low, count), kconst(self.group.reach))
             square = self.group.reach == 0 and equal(self.rows(), self.group.columns)
             if not square:
                 limit = kop("min", limit, columns)
             self.limit = limit if isinstance(limit, Const) else helper.bound(inner, limit)
-            if square and isinstance(self.limit, Var) and isinstance(count, Const):
-                self.emitter.multiples[self.limit] = int(count.value)
+            if square:
+                self.inside = low
+                if isinstance(self.limit, Var) and isinstance(count, Const):
+                    self.emitter.multiples[self.limit] = int(count.value)
         inner.axes[LIMIT] = self.limit
-        for node, role in zip(self.nodes, self.group.roles, strict=True):
+        made: Node | None = None
+        for node, role, behind in zip(self.nodes, self.group.roles, (*self.nodes[1:], None), strict=True):
             one = Scope(inner)
             match role:
                 case Role.SCORES:
                     self.scores(one, node)
+                case Role.MAP if self.is_reduced_by(node, behind):
+                    made = node
                 case Role.ROW:
-                    self.row(one, node)
+                    self.row(one, node, made)
+                    made = None
                 case Role.MAP:
                     self.map(one, node)
                 case Role.OUT:
@@ -207,12 +221,19 @@ class BlockNest:
 
         nest.pieces(scope, "l", self.count, width, strip)
 
-    def upto(self, scope: Scope, limit: KExpr, tall: int, fill: Callable[[Scope, KExpr, int], None]) -> None:
-        """Tiles of `tall` from 0 to a limit, and of what is left."""
-        if self.emitter.is_multiple(limit, tall):
-            self.emitter.loop(scope, "j", kconst(0), limit, lambda s, j: fill(s, j, tall), step=tall)
+    def parts(self, node: Node) -> list[tuple[KExpr, KExpr, Node]]:
+        """The columns of the block, from where to where, with the node there: without its mask where that lets through every row."""
+        plain = unmasked_inside(node, self.depth)
+        if self.inside == _ZERO or plain is node:
+            return [(_ZERO, self.limit, node)]
+        return [(_ZERO, self.inside, plain), (self.inside, self.limit, node)]
+
+    def upto(self, scope: Scope, limit: KExpr, tall: int, fill: Callable[[Scope, KExpr, int], None], first: KExpr = _ZERO) -> None:
+        """Tiles of `tall` from the first to a limit, and of what is left. The first is 0 or that of a block."""
+        if self.emitter.is_multiple(limit, tall) and ROWS % tall == 0:
+            self.emitter.loop(scope, "j", first, limit, lambda s, j: fill(s, j, tall), step=tall)
             return
-        for start, stop, rows in self.nest(self.nodes[0], scope).row_segments(scope, kconst(0), limit, tall):
+        for start, stop, rows in self.nest(self.nodes[0], scope).row_segments(scope, first, limit, tall):
 
             def tile(s: Scope, j: Var, rows: int = rows) -> None:
                 fill(s, j, rows)
@@ -235,50 +256,31 @@ class BlockNest:
         r = node.reduction
         assert r is not None
         nest = self.nest(node, scope)
-        (u, i, tall), (v, first, count, width) = rows, columns
         inner = Scope(scope)
-        acc = nest.local(inner, r.terms[0].elem, tall, width)
-        panels = self.panels.get(node, {})
+        acc = nest.local(inner, r.terms[0].elem, rows[2], columns[3])
 
-        def cells(
-            s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False, one: Var | None = None
-        ) -> None:
-            def lane(x: Scope, l: Var) -> None:
-                x.axes[v] = plus(first, l)
-                if packed:
-                    x.memo.update({e: Load(b, self.packed_at(x, node, b, minus(plus(first, l), self.low))) for e, b in panels.items()})
+        def of_column(s: Scope, first: KExpr, l: KExpr) -> None:
+            panels = self.panels.get(node, {})
+            s.memo.update({e: Load(b, self.packed_at(s, node, b, minus(plus(first, l), self.low))) for e, b in panels.items()})
 
-                def row(y: Scope, k: Var) -> None:
-                    y.axes[u] = plus(i, k)
-                    fill(y, (k, l))
-
-                if one is None:
-                    nest.unroll(x, tall, row)
-                else:
-                    row(x, one)
-
-            nest.vector(s, kconst(width) if full else count, width, lane)
-
+        cells = Cells(nest, rows, columns, of_column=of_column)
         target = self.emitter.made[self.home(node)]
 
-        def place(s: Scope) -> tuple[KExpr, ...]:
-            return tuple(s.lookup(k) for k in range(node.rank))
-
         if memory:
-            cells(inner, False, lambda s, at: s.body.append(Store(acc, at, Load(target, place(s)))))
+            cells.each(inner, lambda s, at: s.body.append(Store(acc, at, Load(target, nest.here(s)))))
         else:
-            cells(inner, True, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))))
+            cells.each(inner, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))), full=True)
 
         def step(s: Scope, k: Var) -> None:
             s.axes[node.rank] = k
-            cells(s, False, lambda x, at: nest.accumulate(x, acc, at), packed=True)
+            cells.each(s, lambda x, at: nest.accumulate(x, acc, at), packed=True)
 
         self.emitter.guarded(inner, [axis(LIMIT)], lambda g: self.emitter.loop(g, "k", *reduced, step))
 
         if memory:
-            cells(inner, False, lambda s, at: s.body.append(Store(target, place(s), Load(acc, at))))
+            cells.each(inner, lambda s, at: s.body.append(Store(target, nest.here(s), Load(acc, at))))
         else:
-            nest.finish_tile(inner, acc, lambda s, row, fill: cells(s, False, fill, one=row))
+            nest.finish_tile(inner, acc, cells)
         scope.body.extend(inner.body)
 
     # ------------------------------------------------------------ the roles
@@ -289,59 +291,114 @@ class BlockNest:
         assert r is not None
         self.pack(scope, node)
         depth = self.emitter.emit(r.extents[0], scope)
+        for start, stop, part in self.parts(node):
+            self.panels[part] = self.panels[node]
 
-        def tiles(s: Scope, j: KExpr, tall: int) -> None:
-            def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
-                self.tile(x, node, (d + 1, j, tall), (d, first, count, width), (kconst(0), depth), memory=False)
+            def tiles(s: Scope, j: KExpr, tall: int, part: Node = part) -> None:
+                def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
+                    self.tile(x, part, (d + 1, j, tall), (d, first, count, width), (kconst(0), depth), memory=False)
 
-            self.strips(s, 2 * self.lanes, strip)
+                self.strips(s, 2 * self.lanes, strip)
 
-        self.upto(scope, self.limit, self.tall, tiles)
+            self.upto(scope, stop, self.tall, tiles, start)
 
     def pack(self, scope: Scope, node: Node) -> None:
-        """Copy the rows of the operand that moves with the rows, turned."""
+        """Copy the rows of the operand that moves with the rows, turned: squares of as many as a vector has lanes, where there are."""
         r = node.reduction
         assert r is not None
+        nest, lanes, depth = self.nest(node, scope), self.lanes, self.emitter.emit(r.extents[0], scope)
+        squares = all(isinstance(n, Const) and n.value % lanes == 0 for n in (self.count, depth))
         for e, b in self.panels[node].items():
 
-            def row(s: Scope, l: Var, e: Expr = e, b: Buffer = b) -> None:
-                def one(x: Scope, c: Var) -> None:
-                    x.axes[self.depth], x.axes[node.rank] = plus(self.low, l), c
-                    x.body.append(Store(b, self.packed_at(x, node, b, l), self.emitter.emit(e, x)))
+            def one(s: Scope, l: KExpr, c: KExpr, e: Expr = e, b: Buffer = b) -> None:
+                s.axes[self.depth], s.axes[node.rank] = plus(self.low, l), c
+                s.body.append(Store(b, self.packed_at(s, node, b, l), self.emitter.emit(e, s)))
 
-                self.emitter.loop(s, "c", kconst(0), self.emitter.emit(r.extents[0], s), one)
+            def square(s: Scope, first: KExpr, c: KExpr, one: Callable[[Scope, KExpr, KExpr], None] = one) -> None:
+                def lane(x: Scope, l: Var) -> None:
+                    nest.unroll(x, lanes, lambda y, k: one(y, plus(first, l), plus(c, k)))
+
+                nest.vector(s, kconst(lanes), lanes, lane)
+
+            fill, step = (square, lanes) if squares else (one, 1)
+
+            def row(s: Scope, l: Var, fill: Callable[[Scope, KExpr, KExpr], None] = fill, step: int = step) -> None:
+                self.emitter.loop(s, "c", kconst(0), depth, lambda x, c: fill(x, l, c), step=step)
 
             inner = Scope(scope)
-            self.emitter.loop(inner, "l", kconst(0), self.count, row)
+            self.emitter.loop(inner, "l", kconst(0), self.count, row, step=step)
             scope.body.extend(inner.body)
 
     def packed_at(self, scope: Scope, node: Node, b: Buffer, l: KExpr) -> tuple[KExpr, ...]:
         outer = tuple(scope.lookup(k) for k in range(self.depth))
         return self.seat(b, outer, plus(times(scope.lookup(node.rank), kconst(ROWS)), l))
 
-    def row(self, scope: Scope, node: Node) -> None:
+    def is_reduced_by(self, node: Node, behind: Node | None) -> bool:
+        """Whether a matrix is made element by element, and the next node reduces its rows: then one loop does both."""
+        if behind is None or self.group.roles[self.nodes.index(behind)] is not Role.ROW or node.rank != self.depth + 2:
+            return False
+        fits = self.emitter.is_multiple(self.limit, LANES) and unmasked_inside(node, self.depth) is node
+        return fits and bool(node.results) and any(t in behind.sources for t in node.results)
+
+    def row(self, scope: Scope, node: Node, made: Node | None = None) -> None:
+        """A number for each row. The matrix that it reduces may be made in its loop."""
         r = node.reduction
         assert r is not None
         short = replace(node, reduction=replace(r, extents=(axis(LIMIT),)))
         nest = self.nest(short, scope)
-        self.strips(scope, self.lanes, lambda s, first, count, width: nest.columns(s, self.depth, first, count, width))
+
+        def strip(s: Scope, first: KExpr, count: KExpr, width: int) -> None:
+            nest.columns(s, self.depth, first, count, width, self.making(s, made, first, count, width) if made else None)
+
+        self.strips(scope, self.lanes, strip)
+
+    def making(self, scope: Scope, node: Node, first: KExpr, count: KExpr, width: int) -> Making:
+        """Makes an element of a matrix for each row of a strip, for who reads it there."""
+        held = self.held(scope, node, first, count, width)
+
+        @contextmanager
+        def make(s: Scope, l: Var) -> Iterator[None]:
+            s.memo.update({e: Load(b, (l,)) for e, b in held.items()})
+            with self.nest(node, s).stored(s):
+                yield
+
+        return make
+
+    def held(self, scope: Scope, node: Node, first: KExpr, count: KExpr, width: int) -> dict[Expr, Buffer]:
+        """What is the same for all of a row, computed: in buffers of a strip."""
+        nest = self.nest(node, scope)
+        held = {e: nest.local(scope, e.elem, width) for e in _of_rows(node, self.depth)}
+
+        def hold(x: Scope, l: Var) -> None:
+            x.body.extend([Store(b, (l,), self.emitter.emit(e, x)) for e, b in held.items()])
+
+        if held:
+            nest.vector_along(scope, self.depth, first, count, width, hold)
+        return held
 
     def map(self, scope: Scope, node: Node) -> None:
+        """Column by column; what is the same for all of a row is computed before."""
         nest = self.nest(node, scope)
 
-        def rows(s: Scope, j: Var | None) -> None:
-            if j is not None:
-                s.axes[self.depth + 1] = j
+        def strip(s: Scope, first: KExpr, count: KExpr, width: int) -> None:
+            along_rows = partial(nest.vector_along, k=self.depth, first=first, count=count, width=width)
+            if node.rank == self.depth + 1:
+                along_rows(s, fill=lambda x, _: nest.store(x))
+                return
+            held = self.held(s, node, first, count, width)
 
-            def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
-                nest.vector_along(x, self.depth, first, count, width, lambda y, _: nest.store(y))
+            def column(x: Scope, j: Var, part: Node) -> None:
+                def row(y: Scope, l: Var) -> None:
+                    y.memo.update({e: Load(b, (l,)) for e, b in held.items()})
+                    self.nest(part, y).store(y)
 
-            self.strips(s, 2 * self.lanes, strip)
+                x.axes[self.depth + 1] = j
+                along_rows(x, fill=row)
 
-        if node.rank == self.depth + 1:
-            rows(scope, None)
-        else:
-            self.emitter.guarded(scope, [axis(LIMIT)], lambda g: self.emitter.loop(g, "j", kconst(0), self.limit, rows))
+            for start, stop, part in self.parts(node):
+                self.emitter.loop(s, "j", start, stop, partial(column, part=part))
+
+        self.emitter.guarded(scope, [axis(LIMIT)], lambda g: self.strips(g, 2 * self.lanes, strip))
 
     def out(self, scope: Scope, node: Node) -> None:
         """The columns in pieces; the result holds the sums from one to the next."""
@@ -353,13 +410,20 @@ class BlockNest:
         def pieces(s: Scope, start: KExpr, stop: KExpr, memory: bool) -> None:
             def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
                 def tiles(y: Scope, i: KExpr, tall: int) -> None:
-                    self.tile(y, node, (d, plus(self.low, i), tall), (d + 1, first, count, width), (start, stop), memory)
+                    row = plus(self.low, i)
+                    self.tile(y, node, (d, row, tall), (d + 1, first, count, width), (start, last_column(y, row, tall)), memory)
+
+                def last_column(y: Scope, row: KExpr, tall: int) -> KExpr:
+                    """Where the columns end that matter for these rows."""
+                    if self.group.reach is None:
+                        return stop
+                    return nest.bound(y, kop("min", plus(row, kconst(tall + self.group.reach)), stop))
 
                 self.upto(x, self.count, self.tall, tiles)
 
             nest.chunks(s, d + 1, 2 * self.lanes, strip)
 
-        if isinstance(self.limit, Const) and self.limit.value <= piece_columns:
+        if (self.group.columns.value or LIMIT) <= piece_columns:
             pieces(scope, kconst(0), self.limit, memory=False)
             return
         self.clear(scope, node, self.low, high)
@@ -373,11 +437,15 @@ class BlockNest:
     def down(self, scope: Scope, node: Node) -> None:
         d = self.depth
         nest = self.nest(node, scope)
-        rows = self.low, plus(self.low, self.count)
+        high = plus(self.low, self.count)
 
         def tiles(s: Scope, j: KExpr, tall: int) -> None:
+            low = self.low
+            if self.group.reach is not None:
+                low = nest.bound(s, kop("max", low, minus(j, kconst(self.group.reach))))  # the first row for which they matter
+
             def strip(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
-                self.tile(x, node, (d, j, tall), (d + 1, first, count, width), rows, memory=True)
+                self.tile(x, node, (d, j, tall), (d + 1, first, count, width), (low, high), memory=True)
 
             nest.chunks(s, d + 1, 2 * self.lanes, strip)
 
@@ -422,11 +490,26 @@ class BlockNest:
             s.axes[d] = i
 
             def chunk(x: Scope, first: KExpr, count: KExpr, width: int) -> None:
-                nest.vector_along(x, d + 1, first, count, width, lambda y, _: fill(y, tuple(y.lookup(k) for k in range(node.rank))))
+                nest.vector_along(x, d + 1, first, count, width, lambda y, _: fill(y, nest.here(y)))
 
             nest.chunks(s, d + 1, 2 * self.lanes, chunk)
 
         self.emitter.loop(scope, "i", low, stop, row)
+
+
+def _of_rows(node: Node, row: int) -> list[Expr]:
+    """What an element-wise node computes of real numbers of a row alone, the largest expressions."""
+    found: list[Expr] = []
+    todo, seen = list(node.outputs), set(node.outputs)
+    for e in todo:
+        axes = axes_of([e])
+        if e.elem.is_real and row in axes and row + 1 not in axes:
+            found.append(e)
+        else:
+            more = [a for a in dict.fromkeys(e.args) if a not in seen]
+            todo += more
+            seen |= set(more)
+    return found
 
 
 def block_nest(group: Blocks, lanes: int, expands: bool, knobs: Knobs) -> BlockNest:

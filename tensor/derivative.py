@@ -46,11 +46,11 @@ from tlc.ssa.orders import accumulate_wide
 from tlc.ssa.rules import make_call, make_calls, make_pushed
 from tlc.ssa.tape import TAPES, tapes, touching
 from tlc.tensor.derivative_region import unknown
-from tlc.tensor.distribute import is_scalar_call
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.flatten import flatten_function
 from tlc.tensor.forward import forward
 from tlc.tensor.reverse import reverse, reverse_parts
+from tlc.tensor.scalar_code import is_scalar_call
 
 # What makes a callee clean; no if-conversion, which may speculate what has an infinite derivative.
 TIDY = ("fold", "dims", "fold", "cse", "dce", "simplify-cfg")
@@ -223,9 +223,10 @@ class _Derivatives:
 
 
 def _asked(d: Diagnostic, span: Span) -> Diagnostic:
-    """What cannot be differentiated, with the place that asks for it."""
-    known = span == d.span or any(label.span == span for label in d.labels)
-    return d if known else replace(d, labels=(*d.labels, Label(span, "this derivative needs it")))
+    """What cannot be differentiated, at the place that asks for it, and then where it stands."""
+    if span == d.span or any(label.span == span for label in d.labels):
+        return d
+    return replace(d, span=span, label="this derivative needs it", labels=(Label(d.span, d.label or "it stands here"), *d.labels))
 
 
 def _call_instead(instr: Instr, callee: str) -> None:

@@ -28,7 +28,8 @@ from tlc.ssa.construct import construct
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Type, Value, erase, jump
 from tlc.ssa.liveness import free_values
 from tlc.ssa.lower_state import zero_of
-from tlc.tensor.derivative_region import Body, Context, Group, Indices, RegionAdjoint, Root, Sweep
+from tlc.tensor.derivative_point import Indices, Root
+from tlc.tensor.derivative_region import Body, Context, Group, RegionAdjoint, Sweep
 
 
 def differentiate_branches(sweep: Sweep, instr: Instr, seeds: Sequence[Value | None]) -> None:

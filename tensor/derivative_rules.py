@@ -159,6 +159,7 @@ RULES: dict[str, tuple[Partial | None, ...]] = {
     "dot4":     NONE,
     "fma2":     NONE,
     "fma2_normal": NONE,
+    "ldexp":    NONE,
     "pow":      (_pow_base,                                             _pow_exponent),
 }
 # fmt: on

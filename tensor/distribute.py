@@ -31,32 +31,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.facts import Facts
-from tlc.opt.rewrite import const_of
 from tlc.ssa.builder import Builder
-from tlc.ssa.calls import KEPT, callee_of
+from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.each import for_each
-from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, is_positive, walk, yield_
+from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, is_positive, same_value, walk, yield_
 from tlc.ssa.liveness import free_values
+from tlc.ssa.recipe import closed
 from tlc.tensor.extents import extent, known_extent
 from tlc.tensor.opaque import expand_reductions
 from tlc.tensor.outline import can_fail, may_stop
+from tlc.tensor.piece import Piece
+from tlc.tensor.scalar_code import CALL_COST, COSTS, cost_of, is_scalar, is_scalar_call, is_scalar_load, is_straight, loaded
 
 EXPENSIVE = 12  # a scalar that costs more is stored rather than computed once an element of an inner comprehension
-CALL_COST = 1000
 BIGGEST = (1 << 63) - 1
-
-# fmt: off
-_COSTS = {  # in additions; elementary functions by their own row
-    "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "const": 0, "index": 2, "index_if": 3, "call": CALL_COST, "call_vjp": CALL_COST,
-}
-# fmt: on
-ELEMENTARY_COST = 20
-_SAME = ("stop_grad", "barrier")  # the operand itself
 
 
 class NotDistributable(Exception):
@@ -78,30 +70,6 @@ class View:
 Axes = frozenset[int]  # positions of indices of the comprehension
 Load = tuple[Value, tuple[Value, ...]]  # a tensor outside, and leading indices
 NO_AXES: Axes = frozenset()
-
-
-def is_scalar(instr: Instr) -> bool:
-    """Ops on scalars without an effect, which may be computed anywhere and again."""
-    return instr.op in SCALAR_OPS or instr.op in ("const", "format") or (instr.op in _SAME and instr.result.type.rank == 0)
-
-
-def loaded(instr: Instr) -> tuple[Value, ...] | None:
-    """The tensor and the indices of a load, guarded or not, of part of a tensor or of a scalar; None for other instructions."""
-    match instr.op:
-        case "index":
-            return instr.operands
-        case "index_if":
-            return instr.operands[1:]
-    return None
-
-
-def is_scalar_load(instr: Instr) -> bool:
-    """A load of one element, guarded or not."""
-    return instr.op == "index_if" or (instr.op == "index" and instr.result.type.rank == 0)
-
-
-def is_scalar_call(instr: Instr) -> bool:
-    return instr.op in KEPT and all(v.type.rank == 0 for v in (*instr.operands, *instr.results))
 
 
 class Distribution:
@@ -150,7 +118,7 @@ class Distribution:
             case "index_if":
                 reads = self.reads(instr)
                 self.axes[instr.result] = self.axes_of(reads)
-                self.costs[instr.result] = min(CALL_COST, _COSTS["index_if"] + sum(self.costs.get(v, 0) for v in reads))
+                self.costs[instr.result] = min(CALL_COST, COSTS["index_if"] + sum(self.costs.get(v, 0) for v in reads))
             case "dim":
                 self._dim(instr)
             case "tabulate":
@@ -168,6 +136,8 @@ class Distribution:
                 self._set_view(instr.result, View(self.b.op(instr.op, view.base), view.prefix))
             case "check":
                 self._check(instr)
+            case "trap":
+                self._trap(instr)
             case "call" if callee_of(instr) in self.taped:
                 raise NotDistributable("the derivative of a recursion has a tape", instr.span)
             case "call" | "call_vjp" if is_scalar_call(instr) and may_stop(self.module, instr):
@@ -249,7 +219,7 @@ class Distribution:
     def _set_view(self, value: Value, view: View, more: Sequence[Value] = ()) -> None:
         self.views[value] = View(view.base, (*view.prefix, *more))
         self.axes[value] = self.axes_of((*view.prefix, *more))
-        self.costs[value] = min(CALL_COST, _COSTS["index"] + sum(self.costs.get(v, 0) for v in (*view.prefix, *more)))
+        self.costs[value] = min(CALL_COST, COSTS["index"] + sum(self.costs.get(v, 0) for v in (*view.prefix, *more)))
 
     def _dim(self, instr: Instr) -> None:
         axis = instr.attrs["axis"]
@@ -407,7 +377,7 @@ class Distribution:
         if isinstance(owner, Block) and owner.region is not None and isinstance(owner.region.parent, Instr):
             holder = owner.region.parent
             runs = holder.operands[len(holder.operands) - len(owner.params) + owner.params.index(index)]
-            if any(_equal(runs, n) for n in extents) or _is_dim(runs, base, axis):
+            if any(same_value(runs, n) for n in extents) or _is_dim(runs, base, axis):
                 return True
         assert self.instr.block is not None
         return any(self.facts.within(index, n, self.instr.block) for n in extents if not self._is_new(n))
@@ -445,7 +415,7 @@ class Distribution:
         """Whether these are the first extents of a tensor."""
         for k, wanted in enumerate(extents):
             found = known_extent(base, k)
-            if not (found is not None and _equal(found, wanted)) and not _is_dim(wanted, base, k):
+            if not (found is not None and same_value(found, wanted)) and not _is_dim(wanted, base, k):
                 return False
         return True
 
@@ -538,6 +508,25 @@ class Distribution:
         attrs = instr.attrs
         self.b.emit("check", (ok, *at_first), (), dict(attrs))
 
+    def _trap(self, instr: Instr) -> None:
+        """A trap of every element, before all of them. Where one fails, the recipe of each is run, one after the other."""
+        cond, *values = instr.operands
+        self.checked = True
+
+        def holds(b: Builder, *indices: Value) -> Value:
+            return Piece(self, b, dict(zip(self.params, indices, strict=True))).need(cond)[0]
+
+        def look(b: Builder, *indices: Value) -> tuple[Value, ...]:
+            piece = Piece(self, b, dict(zip(self.params, indices, strict=True)))
+            b.emit("trap", (b.const(False, BOOL), *map(piece.whole, values)), (), dict(instr.attrs))
+            return (b.const(True, BOOL),)
+
+        ok = self.b.reduce("all", self.extents, holds, names=self._names(self.params), hint="ok")
+        cold = Block("recipe")
+        Builder(cold, None, instr.span).tabulate_many(list(self.extents), look, self._names(self.params))
+        recipe, captured = closed(cold)
+        self.b.emit("trap", (ok, *captured), (), {"recipe": recipe})
+
     def _at(self, first: Value | None, failed: Value, value: Value, instr: Instr) -> Value:
         """A value of a failed check, at the first element that fails (at any where `first` is None)."""
         if not self.axes_of((value,)) and not self._loads((value,)):
@@ -597,7 +586,7 @@ class Distribution:
                     results[k] = self.views[value].base
                 else:
                     scalars.append(k)
-            elif value is None or any(_home(v) in others for v in self.view(value).prefix):
+            elif value is None or any(v.block in others for v in self.view(value).prefix):
                 raise NotDistributable("a tensor depends on control flow", self.instr.span)
             else:
                 tensors[k] = value
@@ -662,139 +651,6 @@ class Distribution:
         return self.b.emit(self.instr.op, (*kept, *self.extents), types, dict(self.instr.attrs), [region], names).results
 
 
-class Piece:
-    """Code of the old region that is copied to a new place. `values` maps what has been copied."""
-
-    def __init__(self, of: Distribution, b: Builder, values: dict[Value, Value]) -> None:
-        self.of = of
-        self.b = b
-        self.values = values
-
-    def need(self, *wanted: Value) -> tuple[Value, ...]:
-        """Scalars of the region as values here, what they are computed from being copied first, in its old order."""
-        of = self.of
-        work = [v for v in wanted if self._unknown(v)]
-        needed: set[Instr] = set()
-        while work:
-            v = work.pop()
-            owner = v.owner
-            assert isinstance(owner, Instr), f"{v} is no value of the comprehension's entry"
-            if owner in needed:
-                continue
-            needed.add(owner)
-            reads = of.views[v].prefix if v in of.views else of.reads(owner)
-            work += [o for o in reads if self._unknown(o)]
-        if needed:
-            span = self.b.span
-            for instr in of.entry.instrs:
-                if instr in needed:
-                    self.copy(instr)
-            self.b.span = span  # what is made from these stands where it stood
-        return tuple(self._known(v) for v in wanted)
-
-    def _unknown(self, v: Value) -> bool:
-        return v in self.of.inside and v not in self.values and v not in self.of.outer
-
-    def _known(self, v: Value) -> Value:
-        return self.values.get(v) or self.of.outer.get(v, v)
-
-    def copy(self, instr: Instr) -> None:
-        """One instruction whose scalar operands are known here. A load goes to the tensor that its view is of."""
-        of = self.of
-        self.b.span = instr.span
-        if instr.results and all(r in of.views for r in instr.results):
-            for r in instr.results:  # stored values: each a load
-                view = of.views[r]
-                self.values[r] = self.b.index(view.base, *map(self._known, view.prefix), hint=r.name)
-            return
-        if loaded(instr) is not None:
-            self._load(instr)
-            return
-        if instr.op == "reduce":
-            new = self.reduce(instr, [self._known(v) for v in instr.operands])
-            self.values.update(zip(instr.results, new, strict=True))
-            return
-        operands = tuple(map(self._known, instr.operands))
-        types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
-        copy = self.b.insert(Instr(instr.op, operands, types, dict(instr.attrs), (), instr.span, names))
-        self.values.update(zip(instr.results, copy.results, strict=True))
-
-    def _load(self, instr: Instr) -> None:
-        tensor, *own = loaded(instr) or ()
-        view = self.of.view(tensor)
-        indices = (*map(self._known, view.prefix), *map(self._known, own))
-        if instr.op == "index_if":
-            self.values[instr.result] = self.b.index_if(self._known(instr.operands[0]), view.base, *indices, hint=instr.result.name)
-        else:
-            self.values[instr.result] = self.b.index(view.base, *indices, hint=instr.result.name)
-
-    def reduce(self, instr: Instr, extents: Sequence[Value]) -> tuple[Value, ...]:
-        """A flat reduction that stood in the region."""
-        inner = instr.regions[0]
-
-        def body(b: Builder, *indices: Value) -> tuple[Value, ...]:
-            return Piece(self.of, b, dict(self.values)).inline(inner, indices)
-
-        op, order = instr.attrs["op"], instr.attrs["order"]
-        assert isinstance(op, str) and isinstance(order, str)
-        names = [p.name for p in inner.entry.params]
-        return self.b.reduce_many(op, extents, body, order, names, [r.name for r in instr.results]).results
-
-    def inline(self, region: Region, indices: Sequence[Value]) -> tuple[Value, ...]:
-        """The body of a flat region at given indices, here; gives what it yields.
-
-        Blocks of an opaque region come along, and the builder ends in a last block that takes what they yield.
-        """
-        self.values.update(zip(region.entry.params, indices, strict=True))
-        blocks = reverse_postorder(region)
-        if len(blocks) == 1:
-            for instr in blocks[0].instrs:
-                self.copy(instr)
-            return tuple(map(self._known, blocks[0].terminator.operands))
-        here = self.b.block.region
-        assert here is not None
-        copies = {blocks[0]: self.b.block}
-        for block in blocks[1:]:
-            copies[block] = here.add(Block(block.name))
-            for p in block.params:
-                self.values[p] = copies[block].add_param(p.type, p.name)
-        types = next(b.terminator for b in blocks if b.terminator.op == "yield").operands
-        last = here.add(Block("last"))
-        results = tuple(last.add_param(v.type) for v in types)
-        for block in blocks:
-            self.b.move_to(copies[block])
-            for instr in block.instrs:
-                self.copy(instr)
-            t = block.terminator
-            if t.op == "yield":
-                self.b.jump(last, *map(self._known, t.operands))
-            else:
-                self._edges(t, copies)
-        self.b.move_to(last)
-        return results
-
-    def end(self, t: Terminator, copies: dict[Block, Block], wanted: list[int]) -> None:
-        """The terminator of a block; a `yield` gives the wanted values only."""
-        if t.op == "yield":
-            self.b.end(yield_(self.need(*(t.operands[k] for k in wanted)), t.span))
-        else:
-            self.need(*(v for v in t.operands if v.owner is not None and self._in_entry(v)))
-            self._edges(t, copies)
-
-    def _in_entry(self, v: Value) -> bool:
-        return isinstance(v.owner, Instr) and v.owner.block is self.of.entry
-
-    def _edges(self, t: Terminator, copies: dict[Block, Block]) -> None:
-        edges = tuple((copies[block], tuple(map(self._known, args))) for block, args in t.edges)
-        self.b.end(Terminator(t.op, tuple(map(self._known, t.own)), edges, t.span))
-
-
-def is_straight(instr: Instr) -> bool:
-    """A reduction whose region is one block of scalar ops and full loads."""
-    blocks = instr.regions[0].blocks
-    return len(blocks) == 1 and all(is_scalar(i) or is_scalar_load(i) for i in blocks[0].instrs)
-
-
 def _yield_nothing(region: Region) -> None:
     """A region for its effects alone: what it yields is a constant."""
     for block in region.blocks:
@@ -802,19 +658,6 @@ def _yield_nothing(region: Region) -> None:
             constant = Instr("const", (), (BOOL,), {"value": False}, span=block.terminator.span)
             block.append(constant)
             block.terminator = yield_((constant.result,), block.terminator.span)
-
-
-def _home(value: Value) -> Block | None:
-    return value.owner.block if isinstance(value.owner, Instr) else value.owner
-
-
-def cost_of(instr: Instr) -> int:
-    row = SCALAR_OPS.get(instr.op)
-    return ELEMENTARY_COST if row is not None and row.elementary else _COSTS.get(instr.op, 1)
-
-
-def _equal(a: Value, b: Value) -> bool:
-    return a is b or (const_of(a) is not None and const_of(a) == const_of(b))
 
 
 def _is_dim(value: Value, tensor: Value, axis: int) -> bool:

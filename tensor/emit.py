@@ -20,6 +20,7 @@ from tlc.tensor.kernel.ir import Expr as KExpr
 
 Seat = Callable[[tuple[KExpr, ...]], tuple[KExpr, ...]]
 
+LEVELS = 64  # of an expression of a kernel, at most: what is deeper is bound in steps
 ACC = -1  # stands for the results of a reduction among the axes that an expression depends on
 
 
@@ -147,6 +148,10 @@ class Emitter:
             home = home.parent
         if e in home.memo:
             return home.memo[e]
+        if e.depth > LEVELS:
+            for part in walk([e]):
+                if part.depth % LEVELS == 0 and part is not e:
+                    self.emit(part, scope)
         match e.op:
             case "const":
                 return Const(e.data, e.elem)
@@ -164,7 +169,7 @@ class Emitter:
                 value = Apply(str(e.data), e.elem, tuple(self.argument(a, home) for a in e.args))
             case _:
                 value = op(e.op, *(self.emit(a, home) for a in e.args), elem=e.elem)
-        if is_arithmetic(e) or (home is scope and self.uses[e] == 1):
+        if is_arithmetic(e) or (home is scope and self.uses[e] == 1 and e.depth % LEVELS):
             return value
         var = Var(self.fresh("t"), e.elem)
         home.body.append(Let(var, value))
@@ -227,7 +232,7 @@ def _is_small(start: KExpr, stop: KExpr, step: int, cost: KExpr) -> bool:
     """Whether a loop is known to cost less than two threads are worth."""
     if not (isinstance(start, Const) and isinstance(stop, Const) and isinstance(cost, Const)):
         return False
-    return (int(stop.value) - int(start.value)) // step * int(cost.value) < 2 * GRAIN
+    return (int(stop.value) - int(start.value)) // step * int(cost.value) < 4 * GRAIN
 
 
 def is_arithmetic(e: Expr) -> bool:

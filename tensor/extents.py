@@ -47,6 +47,7 @@ class Extents:
 
     def __init__(self, function: Function, known: Mapping[tuple[Value, int], Key] | None = None) -> None:
         self._params: dict[tuple[Value, int], Key | _Anything] = dict(known or {})
+        self._firsts: dict[Value, Value] = {}  # of what was asked about: the first of its chain
         incoming = _incoming(function.body)
         for param in incoming:
             for axis in range(param.type.rank):
@@ -93,7 +94,7 @@ class Extents:
         return found
 
     def _axis(self, tensor: Value, axis: int) -> Key | _Anything:
-        tensor = _shaped_like(tensor)
+        tensor = self._first(tensor)
         owner = tensor.owner
         if isinstance(owner, Block) or (tensor, axis) in self._params:
             return self._params.get((tensor, axis), Axis(tensor, axis))
@@ -124,6 +125,16 @@ class Extents:
             case "call_vjp":
                 return self._of_call(owner, tensor, axis)
         return Axis(tensor, axis)
+
+    def _first(self, tensor: Value) -> Value:
+        """The first tensor of a chain of updates. It may be thousands long, and asked about at every link."""
+        at = tensor
+        while at not in self._firsts and isinstance(at.owner, Instr) and at.owner.op in _SAME_SHAPE:
+            at = at.owner.operands[0]
+        first = self._firsts.get(at, at)
+        if first is not tensor:
+            self._firsts[tensor] = first
+        return first
 
     def _of_call(self, call: Instr, tensor: Value, axis: int) -> Key | _Anything:
         """What is known of the callee's result, in terms of the operands."""

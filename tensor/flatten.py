@@ -36,13 +36,14 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.calls import DERIVED, KEPT, callee_of, named
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, drop, drop_block, walk
 from tlc.ssa.tape import touching
-from tlc.tensor.distribute import Distribution, NotDistributable, is_scalar, is_scalar_call, is_scalar_load, is_straight, loaded
+from tlc.tensor.distribute import Distribution, NotDistributable
 from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Extents, Key
 from tlc.tensor.guard import guard
 from tlc.tensor.hoist import can_hoist, hoist
 from tlc.tensor.interchange import interchange
 from tlc.tensor.loops import run_as_loop
+from tlc.tensor.scalar_code import is_scalar, is_scalar_call, is_scalar_load, is_straight, loaded
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.dims import Dim, DimVar, Monomial
 from tlc.frontend.source import Span
-from tlc.opt.rewrite import const_of
 from tlc.ssa.cfg import postorder, successors
-from tlc.ssa.ir import Block, Function, Instr, Type, Value
+from tlc.ssa.ir import Block, Function, Instr, Type, Value, number_of
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.tape import tape_of
 from tlc.tensor.extents import Axis, Extents, Key
@@ -323,7 +322,7 @@ class _Walk:
         outside = [b for b in self.order if loop.header in successors(b) and b not in loop]
         if len(outside) != 1 or step is None or not isinstance(step.owner, Instr) or step.owner.op != "add":
             return None
-        start, by = _argument(outside[0], loop.header, k), _constant(step.owner.operands[1])
+        start, by = _argument(outside[0], loop.header, k), number_of(step.owner.operands[1])
         if start is None or by is None or by < 1 or step.owner.operands[0] is not counter:
             return None
         return (self.term(limit) - self.term(start) + Dim.const(by - 1)) // Dim.const(by)
@@ -355,7 +354,7 @@ class _Walk:
         """An `i64` as a polynomial of what the function does not compute by sums and products."""
         owner = value.owner
         if isinstance(owner, Instr):
-            known = _constant(value)
+            known = number_of(value)
             if known is not None:
                 return Dim.const(known)
             if owner.op in ("add", "sub", "mul") and value.type == Type(value.type.elem):
@@ -365,8 +364,8 @@ class _Walk:
                 axis = owner.attrs["axis"]
                 assert isinstance(axis, int)
                 return self.key(self.extents.of(owner.operands[0], axis))
-            if owner.op == "max" and 0 in map(_constant, owner.operands):  # an extent
-                return self.term(next(v for v in owner.operands if _constant(v) != 0))
+            if owner.op == "max" and 0 in map(number_of, owner.operands):  # an extent
+                return self.term(next(v for v in owner.operands if number_of(v) != 0))
         if value not in self.names:
             where = f"at {owner.span}" if isinstance(owner, Instr) else "" if owner is self.function.body.entry else "of a loop"
             self.names[value] = self.symbol(value.name or "n", where and f"a number that is computed {where}")
@@ -447,15 +446,10 @@ def _reached(order: list[Block], headers: Mapping[Block, Loop]) -> dict[Block, s
 
 
 def _made_in(value: Value, loop: Loop) -> bool:
-    home = value.owner.block if isinstance(value.owner, Instr) else value.owner
-    return home is not None and home in loop and _constant(value) is None
+    home = value.block
+    return home is not None and home in loop and number_of(value) is None
 
 
 def _argument(source: Block, target: Block, k: int) -> Value | None:
     edges = [e for e, t in enumerate(source.terminator.targets) if t is target]
     return source.terminator.args(edges[0])[k] if len(edges) == 1 else None
-
-
-def _constant(value: Value) -> int | None:
-    number = const_of(value)
-    return number if isinstance(number, int) else None

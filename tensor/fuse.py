@@ -48,13 +48,15 @@ from tlc.tensor.graph.ir import (
 )
 
 CHEAP = 5  # in additions and loads: computing this again costs no more than reading it
+LONG = 16  # elements of a row from which on what is the same for all counts once
 LARGEST = 600  # expressions in a node; what is larger compiles slowly and spills
+DEEPEST = 100  # levels of an expression: what prints kernels recurses over it
 MOST_INPUTS = 24
 
 # fmt: off
 _COSTS = {  # in additions; elementary functions cost 20, other scalar ops 1
     "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "apply": 1000, "load": 1, "const": 0, "axis": 0, "scalar": 0, "acc": 0, "whole": 0,
-    "dot2": 1, "dot4": 1, "fma2": 6, "fma2_normal": 1,
+    "dot2": 1, "dot4": 1, "fma2": 6, "fma2_normal": 1, "ldexp": 2,
 }
 # fmt: on
 _ELEMENTARY = 20
@@ -170,7 +172,7 @@ class _Fusion:
         if self.graph.may_stop(node):
             return Obstacle.STOPS
         free = is_movement(node)
-        price = cost(node.outputs)
+        price = cost_of_each(node)
         if price >= _COSTS["apply"] and len(readers) > 1:
             return Obstacle.COSTLY
         for reader in readers:
@@ -231,12 +233,13 @@ class _Fusion:
             return Obstacle.EFFECTS
         if not self.graph.may_give_at(node, place):
             return Obstacle.WANTED
-        return None if _fits(reader) and len(node.sources) + len(reader.sources) <= MOST_INPUTS else Obstacle.LARGE
+        fits = _fits(reader) and len(node.sources) + len(reader.sources) <= MOST_INPUTS and _depth(node) + _depth(reader) <= DEEPEST
+        return None if fits else Obstacle.LARGE
 
     def is_rather_inlined(self, node: Node) -> bool:
         """Whether a node is cheap enough to be computed in each of its readers, and can be."""
         readers = self.readers(node)
-        return bool(readers) and cost(node.outputs) <= CHEAP and self.against_inlining(node, readers) is None
+        return bool(readers) and cost_of_each(node) <= CHEAP and self.against_inlining(node, readers) is None
 
     def append(self, node: Node, reader: Node) -> None:
         value = dict(zip(node.results, node.outputs, strict=True))
@@ -341,13 +344,28 @@ def _note(a: Node, how: str, b: Node) -> str:
 
 def cost(roots: tuple[Expr, ...]) -> int:
     """The price of computing expressions once, in additions. Index arithmetic is free."""
-    total = 0
-    for e in walk(roots):
-        if e.op in ("add", "sub", "mul") and e.elem is Elem.I64:
-            continue
-        elementary = e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary
-        total += _COSTS.get(e.op, _ELEMENTARY if elementary else 1)
-    return total
+    return sum(map(_price, walk(roots)))
+
+
+def _price(e: Expr) -> int:
+    if e.op in ("add", "sub", "mul") and e.elem is Elem.I64:
+        return 0
+    elementary = e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary
+    return _COSTS.get(e.op, _ELEMENTARY if elementary else 1)
+
+
+def cost_of_each(node: Node) -> int:
+    """The price of an element of a node among those of a long row: what is the same for all of them, as their mean, is computed before, and
+    costs no more than to read it.
+    """
+    last = node.rank - 1
+    if last < 1 or (node.extents[last].value or LONG) < LONG:
+        return cost(node.outputs)
+    own: dict[Expr, None] = {}
+    for e in walk(node.outputs):
+        if (e.op == "axis" and e.data == last) or e.op == "apply" or any(a in own for a in e.args):
+            own[e] = None
+    return sum(map(_price, own)) + len({a for e in own for a in e.args if a not in own and _price(a)})
 
 
 def is_movement(node: Node) -> bool:
@@ -405,4 +423,8 @@ def _same_extents(a: Node, b: Node) -> bool:
 
 
 def _fits(node: Node) -> bool:
-    return sum(1 for _ in walk(node.roots)) <= LARGEST and len(node.sources) <= MOST_INPUTS
+    return sum(1 for _ in walk(node.roots)) <= LARGEST and len(node.sources) <= MOST_INPUTS and _depth(node) <= DEEPEST
+
+
+def _depth(node: Node) -> int:
+    return max((e.depth for e in node.roots), default=0)

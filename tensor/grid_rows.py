@@ -12,6 +12,9 @@ Sixteen is the number of accumulators in the order `lanes` (ssa/reductions.py), 
 row exchange is the tree. All of them know the result, so it is a variable for what follows. An element is stored and read by one lane;
 only where a node reads another node's row at other places, the block waits after each node.
 
+Where rows are few and long, each has a block of 256 threads; its sums, whose order is that of sixteen, are added by sixteen of them
+(`tensor/grid_threads.py`).
+
 Exchanges and barriers want every thread: those of rows behind the last one take part, load and store nothing, and have the index of
 the last one.
 """
@@ -26,7 +29,8 @@ from tlc.tensor.emit import Emitter, Scope, plus, times
 from tlc.tensor.graph.index import equal
 from tlc.tensor.graph.ir import Node, Tensor, axes_of, axis, loads, walk
 from tlc.tensor.grid_nests import grid, rounded_up, unravel
-from tlc.tensor.kernel.ir import WARP, Barrier, Buffer, Const, Exchange, How, If, Load, Stmt, Store, Var, const, op
+from tlc.tensor.grid_threads import THREADS, are_few_and_long, exchange, in_order, is_ordered
+from tlc.tensor.kernel.ir import WARP, Barrier, Buffer, Const, Declare, If, Load, Space, Stmt, Store, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.nests import Nest, combine, unit
 from tlc.tensor.pack import along
@@ -63,7 +67,10 @@ class Rows:
         self.t = Var(emitter.fresh("t"))
         self.row = Scope()
         self.nest = self.nest_of(nodes[0], self.row)
-        self.lane = self.nest.bound(self.row, op("mod", self.t, const(LANES)))
+        self.lanes = THREADS if any(are_few_and_long(n, depth) for n in nodes) else LANES
+        self.lane: KExpr = self.t if self.lanes == THREADS else self.nest.bound(self.row, op("mod", self.t, const(LANES)))
+        self.pool: dict[tuple[Elem, int], Buffer] = {}  # shared buffers of all sums of long rows,
+        self.agreed: list[Buffer] = []  # and of what threads agree on
         self.inside: KExpr | None = None  # whether there is a row
 
     def nest_of(self, node: Node, scope: Scope) -> Nest:
@@ -76,10 +83,14 @@ class Rows:
         total: KExpr = const(1)
         for n in extents:
             total = times(total, n)
-        rows = WARP // LANES if isinstance(total, Const) and total.value <= WARP // LANES else ROWS
+        place: KExpr = b
+        if self.lanes == THREADS:
+            rows = 1
+        else:
+            rows = WARP // LANES if isinstance(total, Const) and total.value <= WARP // LANES else ROWS
+            place = self.nest.bound(self.row, plus(times(b, const(rows)), op("floordiv", self.t, const(LANES))))
         blocks = rounded_up(total, rows)
-        place = self.nest.bound(self.row, plus(times(b, const(rows)), op("floordiv", self.t, const(LANES))))
-        if not (isinstance(total, Const) and total.value % rows == 0):
+        if rows > 1 and not (isinstance(total, Const) and total.value % rows == 0):
             self.inside = self.nest.bound(self.row, op("lt", place, total))
             place = self.nest.bound(self.row, op("min", place, plus(total, const(-1))))
         unravel(self.nest, self.row, place, list(range(self.depth)), extents)
@@ -95,7 +106,7 @@ class Rows:
             self.row.body.extend(inner.body)
             if waits and k + 1 < len(self.nodes):
                 self.row.body.append(Barrier())
-        top.body.append(grid(b, blocks, (), self.t, rows * LANES, self.row.body))
+        top.body.append(grid(b, blocks, [*map(Declare, (*self.pool.values(), *self.agreed))], self.t, rows * self.lanes, self.row.body))
 
     def reads_elsewhere(self) -> bool:
         """Whether a lane reads what another one stored: an element of the row that is not its own."""
@@ -118,6 +129,10 @@ class Rows:
         acc = nest.local(scope, r.terms[0].elem, 1)
         here = (const(0),)
         scope.body.append(Store(acc, here, unit(r.op, acc.elem)))
+        if self.lanes == THREADS and is_ordered(nest.node):
+            in_order(nest, scope, self.t, acc, self.pool)
+            self.agree(nest, scope, acc, 1)
+            return
         total = nest.positions(scope)
 
         def step(s: Scope, position: Var) -> None:
@@ -125,17 +140,31 @@ class Rows:
             nest.accumulate(s, acc, here)
 
         outer = Scope(scope)
-        self.emitter.guarded(outer, r.extents, lambda g: self.emitter.loop(g, "p", self.lane, total, step, step=LANES))
+        self.emitter.guarded(outer, r.extents, lambda g: self.emitter.loop(g, "p", self.lane, total, step, step=self.lanes))
         scope.body += self.if_inside(outer.body)
-        half = LANES // 2
-        while half:
-            mine = Load(acc, here)
-            wide = _wide(acc.elem)
-            other = Var(self.emitter.fresh("o"), wide)
-            scope.body.append(Exchange(other, mine if wide is acc.elem else op("convert", mine, elem=wide), How.XOR, const(half)))
-            value: KExpr = other if wide is acc.elem else op("convert", other, elem=acc.elem)
-            scope.body.append(Store(acc, here, combine(r.op, mine, [value])))
-            half //= 2
+        if self.lanes == THREADS:
+            exchange(self.emitter, scope, acc, here, r.op, WARP)
+            self.agree(nest, scope, acc, THREADS // WARP)
+            return
+        exchange(self.emitter, scope, acc, here, r.op)
+        scope.accs = (nest.bound(scope, Load(acc, here)),)
+
+    def agree(self, nest: Nest, scope: Scope, acc: Buffer, warps: int) -> None:
+        """What some first warps have becomes what all threads of the block have."""
+        shared = Buffer(self.emitter.fresh("s"), acc.elem, (const(warps),), Space.SHARED)
+        self.agreed.append(shared)
+        here = (const(0),)
+        warp: KExpr = op("floordiv", self.t, const(WARP))
+        first: KExpr = op("eq", op("mod", self.t, const(WARP)), const(0))
+        if warps == 1:
+            warp, first = const(0), op("eq", self.t, const(0))
+        scope.body += [If(first, (Store(shared, (warp,), Load(acc, here)),)), Barrier(), Store(acc, here, Load(shared, here))]
+        reducer = nest.reduction.op
+
+        def take(s: Scope, w: Var) -> None:
+            s.body.append(Store(acc, here, combine(reducer, Load(acc, here), [Load(shared, (w,))])))
+
+        self.emitter.loop(scope, "w", const(1), const(warps), take)
         scope.accs = (nest.bound(scope, Load(acc, here)),)
 
     def number(self, nest: Nest, scope: Scope) -> None:
@@ -167,15 +196,8 @@ class Rows:
             nest.store(s)
 
         known = [nest.node.extents[k] for k in own]
-        self.emitter.guarded(outer, known, lambda g: self.emitter.loop(g, "p", self.lane, total, element, step=LANES))
+        self.emitter.guarded(outer, known, lambda g: self.emitter.loop(g, "p", self.lane, total, element, step=self.lanes))
         scope.body += self.if_inside(outer.body)
 
     def if_inside(self, body: Sequence[Stmt]) -> list[Stmt]:
         return list(body) if self.inside is None else [If(self.inside, tuple(body))]
-
-
-def _wide(elem: Elem) -> Elem:
-    """The type in which values of a type are exchanged, which has 32 bits or more."""
-    if elem.bytes >= 4:
-        return elem
-    return Elem.F32 if elem.is_real else Elem.I32

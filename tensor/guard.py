@@ -19,18 +19,21 @@ made, only what has finite ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 from tlc.frontend.types import Elem
 from tlc.opt.if_convert import CHEAP, LINEAR, convert_region, is_cheap
-from tlc.opt.rewrite import const_of
 from tlc.opt.simplify_cfg import simplify_region
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value, drop, erase
+from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Region, Terminator, Value, const_of, drop, erase
 from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
-from tlc.tensor.distribute import is_scalar_load
+from tlc.ssa.recipe import closed
 from tlc.tensor.loops import split_behind
+from tlc.tensor.scalar_code import is_scalar_load
 
+TOGETHER = 8  # traps: what they look at is kept until then
 LIMIT = 24  # instructions on a side, most of them index arithmetic
 _DIVISIONS = ("floordiv", "mod")  # of integers, in indices
 
@@ -75,6 +78,50 @@ def branch_guards(function: Function, module: Module) -> None:
         at.jump(done, at.index(*operands))
         instr.result.replace_by(value)
         drop(instr)
+
+
+def branch_traps(function: Function, module: Module, may_pass: Callable[[Instr], bool]) -> None:
+    """What traps are given is looked at only where one fails. So they move into a branch; a few together, if between them stands only what
+    `may_pass`: there each looks whether it was the one.
+    """
+    for block in list(function.blocks):
+        waiting: list[Instr] = []
+        for instr in list(block.instrs):
+            if instr.op == "trap" and const_of(instr.operands[0]) is True:
+                erase(instr)
+            elif instr.op == "trap":
+                waiting.append(instr)
+            elif waiting and not may_pass(instr):
+                _branch(waiting, module)
+                waiting = []
+            if len(waiting) == TOGETHER:
+                _branch(waiting, module)
+                waiting = []
+        if waiting:
+            _branch(waiting, module)
+
+
+def _branch(traps: Sequence[Instr], module: Module) -> None:
+    """Traps of one block, as it is now, become one in a branch behind the last of them."""
+    last = traps[-1]
+    block = last.block
+    assert block is not None
+    done = split_behind(last, "done")
+    b = Builder(block, module, last.span)
+    failed = b.new_block("failed")
+    holds = traps[0].operands[0]
+    if len(traps) > 1:  # one branch, so no conjunction, of which each part would be one
+        holds = b.op("ne", reduce(lambda x, y: b.op("and", x, y), (b.convert(t.operands[0], I64) for t in traps)), b.i64(0))
+    b.end(Terminator("branch", (holds,), ((done, ()), (failed, ())), last.span))
+    at = Builder(failed, module, last.span)
+    inside = Builder(Block("recipe"), None, last.span)
+    false = inside.const(False, BOOL)
+    for trap in traps:
+        inside.emit("trap", (false, *trap.operands[1:]), (), dict(trap.attrs))
+        erase(trap)
+    recipe, captured = closed(inside.block)
+    at.emit("trap", (at.const(False, BOOL), *captured), (), {"recipe": recipe})
+    at.jump(done)
 
 
 def _is_guardable(instr: Instr) -> bool:

@@ -30,8 +30,8 @@ from tlc.ssa.edit import edges_into
 from tlc.ssa.ir import Block, Instr, Module, Region, Value
 from tlc.ssa.liveness import free_values
 from tlc.ssa.loops import loops
-from tlc.tensor.distribute import is_scalar, is_straight, loaded
 from tlc.tensor.extents import Extents, Key
+from tlc.tensor.scalar_code import is_scalar, is_straight, loaded
 
 # Ops of reals whose derivatives are numbers, whatever the operands: 0, 1 and -1.
 PLAIN = frozenset({

@@ -35,19 +35,18 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.opt.rewrite import const_of
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.edit import edges_into
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, is_positive, walk
+from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, is_positive, number_of, walk
 from tlc.ssa.liveness import reads
-from tlc.tensor.distribute import is_scalar
 from tlc.tensor.extents import extent
 from tlc.tensor.in_place import READS, changed_in_place
 from tlc.tensor.loops import Shapes, put_last, split_behind
 from tlc.tensor.outline import may_stop
+from tlc.tensor.scalar_code import is_scalar
 
 FEW = 16  # elements
 ORDERED = frozenset({"extern", "print"})  # what elements do one after the other
@@ -94,7 +93,7 @@ class _Interchange:
 
     def has_few(self) -> bool:
         """Whether there are few elements, as far as is known."""
-        known = [n for n in map(const_of, self.instr.operands) if isinstance(n, int)]
+        known = [n for n in map(number_of, self.instr.operands) if n is not None]
         return len(known) == len(self.instr.operands) and prod(known) < FEW
 
     def varies(self, instr: Instr) -> bool:

@@ -25,8 +25,8 @@ from tlc.frontend.ops import SCALAR_OPS
 from tlc.ssa.components import reachable
 from tlc.ssa.ir import Block, Instr, Value
 from tlc.ssa.liveness import reads
-from tlc.tensor.distribute import cost_of, is_scalar, loaded
 from tlc.tensor.extents import Extents
+from tlc.tensor.scalar_code import cost_of, is_scalar, loaded
 
 CHEAP = 64  # additions for an element of a comprehension, up to which it may be computed again
 SHORT = 64  # terms of a sum of products, up to which it may be computed again

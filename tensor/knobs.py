@@ -11,9 +11,9 @@ taken, so a choice made for another kernel, or by another version, does no harm.
     tile       are products: rows by registers of columns    6 by 2, with 32 registers 12 by 2; 1 where there are few columns
     reuse      the same: which axis the rows are             0: the one along which most of what is read stays the same, 1: the next
     share      the same: rows pass all columns together      as many as take up a half of the core's cache
-    panels     the same, all extents known: copy operands    if they do not fit the cache and are read often
+    panels     the same, all extents known: copy operands    1 where it pays; 2: by blocks, where the reduction goes down both
     height     are products without vectors: rows            8
-    steps      go over a large matrix by rows: how many      8
+    steps      go over a large matrix by rows: how many      8 (of each sixteenth, if a column has sixteen sums)
     panel      the same: columns whose sums stay near        1024, or 512 where sixteen sums are kept for each
     square     transpose: elements read of a line            16
     tall       go by blocks of rows: rows of a tile          4, with 32 registers 8
@@ -50,7 +50,7 @@ VALUES: Mapping[str, Callable[[int], tuple[Value, ...]]] = {
     "tile": _tiles,
     "reuse": lambda _: (0, 1, 2),
     "share": lambda _: (0, 1, 2, 4, 8),  # a part of the cache: a half, ..; 0: no blocks
-    "panels": lambda _: (0, 1),
+    "panels": lambda _: (0, 1, 2),
     "height": lambda _: (2, 4, 8, 16),
     "steps": lambda _: (2, 4, 8, 16),
     "panel": lambda _: (256, 512, 1024, 2048, 4096),

@@ -52,7 +52,7 @@ def run_as_loop(instr: Instr, module: Module) -> list[Block]:
     state = [head.add_param(r.type, r.name) for r in instr.results]
     rows = [latch.add_param(Type(r.type.elem, r.type.rank - 1)) for r in instr.results]
     b.jump(head, b.i64(0), *outs)
-    body = _body(instr, i, latch, module)
+    body = _body(instr, i, latch)
     b.move_to(head)
     b.branch(b.op("lt", i, instr.operands[0]), body[0], done)
     b.move_to(latch)
@@ -75,7 +75,7 @@ def put_last(block: Block) -> None:
     block.region.blocks.append(block)
 
 
-def _body(instr: Instr, i: Value, latch: Block, module: Module) -> list[Block]:
+def _body(instr: Instr, i: Value, latch: Block) -> list[Block]:
     """The region with `i` for its first index, as blocks beside the comprehension that jump to `latch`."""
     region, outer = instr.regions[0], latch.region
     assert outer is not None

@@ -17,13 +17,16 @@ from dataclasses import dataclass, field, replace
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import I64, Function, Module, Type, Value, erase, walk
+from tlc.ssa.ir import I64, Function, Instr, Module, Type, Value, erase, walk
+from tlc.ssa.ops import effect
+from tlc.tensor import grid_blocks
 from tlc.tensor.bundle import Bundle, bundles
+from tlc.tensor.column_sums import Columns, in_one_walk
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor
-from tlc.tensor.guard import branch_guards
+from tlc.tensor.guard import branch_guards, branch_traps
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.rename import renamed
@@ -33,10 +36,10 @@ from tlc.tensor.outline import can_fail
 from tlc.tensor.pack import pack
 from tlc.tensor.row_blocks import Blocks
 from tlc.tensor.row_blocks import find as find_blocks
-from tlc.tensor.schedule import RULES, Scheduled, Target, schedule, schedule_blocks, schedule_bundle
+from tlc.tensor.schedule import RULES, Scheduled, Target, schedule, schedule_blocks, schedule_bundle, schedule_columns
 from tlc.tensor.views import Part, as_part, find_parts
 
-Work = Node | Bundle | Blocks  # what becomes one kernel
+Work = Node | Bundle | Columns | Blocks  # what becomes one kernel
 
 
 @dataclass(eq=False)
@@ -99,17 +102,25 @@ class _Lowering:
         for built in blocks:
             fused, parts = find_parts(fuse(built.graph, self.decisions))
             groups = list[Blocks]()
-            if self.target.flash and not (self.target.plain or self.target.gpu):
-                fused, groups = find_blocks(replace(fused, nodes=live_nodes(fused)))
+            if self.target.flash and not self.target.plain:
+                suits = grid_blocks.suits if self.target.gpu else None
+                fused, groups = find_blocks(replace(fused, nodes=live_nodes(fused)), suits)
             left = {t for g in groups for n in g.nodes for t in n.results}
             built.graph = fused if self.target.gpu else pack(fused, left, self.target.dots, self.target.pairs)
             if built.graph.nodes:
                 self.graphs.append(built.graph)
             _Block(self, built, groups, parts, current).run()
         branch_guards(function, self.module)
+        branch_traps(function, self.module, self.cannot_stop)
         for instr in walk(function.body):
             if instr.op in ("tabulate", "reduce", "scatter"):
                 raise InternalError(f"`{instr.op}` at {instr.span} is not flat", f"tensor lowering, function {function.name}")
+
+    def cannot_stop(self, instr: Instr) -> bool:
+        """Whether an instruction of the host only computes."""
+        if instr.op == "launch":
+            return not self.kernels[str(instr.attrs["kernel"])].can_fail
+        return effect(instr.op) == "none"
 
     def kernel(self, work: Work) -> tuple[str, Scheduled]:
         """The name of a kernel, and what a launch passes to it."""
@@ -142,6 +153,8 @@ def scheduled_as(work: Work, target: Target, choice: Choice = RULES) -> Schedule
             return schedule(work, "", target, choice)
         case Bundle():
             return schedule_bundle(work, "", target, choice)
+        case Columns():
+            return schedule_columns(work, "", target, choice)
         case Blocks():
             return schedule_blocks(work, "", target, choice)
 
@@ -162,13 +175,13 @@ def chosen(work: Work, target: Target, choices: Choices) -> Scheduled:
 def _source_names(scheduled: Scheduled) -> dict[str, str]:
     """What the parameters of a kernel are called in the source: those of the first node that becomes it."""
     kernel = scheduled.kernel
-    own = zip((*kernel.outputs, *kernel.inputs), (*scheduled.results, *scheduled.work, *scheduled.operands), strict=True)
+    own = zip(kernel.parameters, (*scheduled.results, *scheduled.work, *scheduled.operands), strict=True)
     return {parameter.name: value.name for parameter, value in own}
 
 
 def _what(node: Work) -> str:
-    if isinstance(node, Bundle | Blocks):
-        return "rows" if isinstance(node, Bundle) else "blocks"
+    if not isinstance(node, Node):
+        return {Bundle: "rows", Columns: "columns", Blocks: "blocks"}[type(node)]
     if node.scatter:
         return "scatter"
     if node.reduction is None:
@@ -209,7 +222,6 @@ class _Block:
 
     def works(self, nodes: Sequence[Node]) -> Iterator[Work]:
         """Nodes, bundles and groups in the order in which they run: a group where its last node stands."""
-        graph = self.built.graph
         group_of = {t: g for g in self.groups for n in g.nodes for t in n.results}
         left = {id(g): len(g.nodes) for g in self.groups}
         before: list[Node] = []
@@ -220,10 +232,15 @@ class _Block:
                 continue
             left[id(group)] -= 1
             if not left[id(group)]:
-                yield from bundles(graph, before, nodes)
+                yield from self.neighbours(before, nodes)
                 before = []
                 yield group.has(nodes)
-        yield from bundles(graph, before, nodes)
+        yield from self.neighbours(before, nodes)
+
+    def neighbours(self, nodes: Sequence[Node], everything: Sequence[Node]) -> Iterator[Work]:
+        """Nodes in their order, those together that go well together."""
+        target, works = self.lowering.target, bundles(self.built.graph, nodes, everything)
+        yield from works if target.gpu else in_one_walk(self.built.graph, works, target.cache_bytes)
 
     def launch(self, work: Work) -> None:
         name, scheduled = self.lowering.kernel(work)

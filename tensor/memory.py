@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 
 from tlc.frontend.source import Span
 from tlc.ssa.cfg import predecessors, reverse_postorder
-from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, User, Value, drop
+from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, User, Value, drop, same_value
 from tlc.ssa.liveness import Values, liveness
 from tlc.tensor.extents import Extents, Key
 from tlc.tensor.fills import fill_again
@@ -273,7 +273,7 @@ class _Planner:
         if not isinstance(owner, Instr) or owner.op != "view" or owner.operands[0] is not x or self.extents[view] != self.extents[v]:
             return False
         start = owner.operands[1 : len(owner.operands) - view.type.rank]
-        return len(start) == len(indices) and all(map(_equal, start, indices))
+        return len(start) == len(indices) and all(map(same_value, start, indices))
 
     def joined(self, update: Instr) -> None:
         """Make of an `update` whose part is in its place already the end of the split."""
@@ -327,12 +327,6 @@ def _overwritable(kernel: Kernel, position: int) -> frozenset[int]:
         i for i, b in enumerate(kernel.inputs) if isinstance(b, Buffer) and b.elem.width == output.elem.width and b.shape == output.shape
     )
     return frozenset(i for i in of_its_shape if (position, i) in kernel.may_alias)
-
-
-def _equal(a: Value, b: Value) -> bool:
-    """Whether two values are one, or one constant."""
-    consts = [v.owner.attrs["value"] for v in (a, b) if isinstance(v.owner, Instr) and v.owner.op == "const"]
-    return a is b or (len(consts) == 2 and a.type == b.type and consts[0] == consts[1])
 
 
 def _values(function: Function) -> Iterator[Value]:

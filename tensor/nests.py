@@ -1,6 +1,6 @@
 """Loop nests: the ways in which a node becomes loops. `tensor/schedule.py` chooses among them.
 
-    elementwise   for i.. { vector j { y[i, j] = .. } }
+    elementwise   for i.. { vector j { y[i, j] = .. } }                                               in parts of j, where guards turn
     transposed    for blocks of i { for blocks of j { for i { vector j { y[i, j] = x[j, i] } } } }
     rows          for i.. { acc[W] over lanes of the last reduced axis; a tree; y[i] = .. }           the data lies along the reduction
                   and an element-wise node that is to be reduced in the same loop, if there is one: { z[i, k] = .. z; acc += .. z }
@@ -17,8 +17,8 @@ so its order is that of `chain` whatever R and W are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tlc.frontend.ops import DTYPES
@@ -26,16 +26,19 @@ from tlc.frontend.types import Elem
 from tlc.ssa.reductions import LANES
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.fuse import cost
-from tlc.tensor.graph.ir import Expr, Node, Reduction, axes_of
+from tlc.tensor.graph.ir import Expr, Node, Reduction, axes_of, rebuild, transform, walk
+from tlc.tensor.graph.ir import const as const_of
 from tlc.tensor.kernel.ir import Buffer, Const, Declare, If, Kind, Let, Load, Space, Store, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 
 Fill = Callable[[Scope], None]
+Making = Callable[[Scope, Var], AbstractContextManager[None]]
 Cell = tuple[KExpr, ...]  # where an accumulator of a tile lies
 
 FEW = 4  # blocks of rows; where there are fewer, all rows pass each panel, and threads share the panels
-LIGHT = 40  # additions for an element that is finished while all of its tile are in registers; more are done one row after the other
+LIGHT = 20  # additions for an element that is finished while all of its tile are in registers; more are done one row after the other
 COPY = 16  # what it costs to copy an element, in fused multiply-adds
+SEGMENTS = 8  # parts of an axis that have code of their own, at most
 GAP = 16  # elements between copied rows: no two of a tile are in one set of the first cache
 ALL_ROWS = 1 << 20  # more than there are
 BLOCK = 16  # elements of a column that are read together in a transposition: a line of the cache
@@ -145,7 +148,32 @@ class Nest:
         else:
             self.emitter.loop(scope, base, const(0), const(full), lambda s, j: fill(s, j, const(width), width), step=width, work=work)
         if rest:
-            fill(scope, const(full), const(rest), _power(rest))
+            fill(scope, const(full), const(rest), power(rest))
+
+    def blocks(
+        self,
+        scope: Scope,
+        extent: KExpr,
+        block: int,
+        whole: Callable[[Scope, KExpr], None],
+        width: int,
+        piece: Callable[[Scope, KExpr, KExpr, int], None],
+    ) -> None:
+        """Cut an extent into whole blocks as far as they go, then into pieces of `width`."""
+        end = rounded_down(extent, block)
+        if not isinstance(end, Const):
+            end = self.bound(scope, end)
+        self.emitter.loop(scope, "j", const(0), end, whole, step=block)
+        if isinstance(end, Const) and isinstance(extent, Const):
+            for first in range(int(end.value), int(extent.value), width):
+                count = min(width, int(extent.value) - first)
+                piece(scope, const(first), const(count), power(count))
+            return
+
+        def some(s: Scope, j: Var) -> None:
+            piece(s, j, self.bound(s, op("min", op("sub", extent, j), const(width))), width)
+
+        self.emitter.loop(scope, "j", end, extent, some, step=width)
 
     def vector(self, scope: Scope, count: KExpr, width: int, fill: Callable[[Scope, Var], None]) -> None:
         self.emitter.loop(scope, "l", const(0), count, fill, kind=Kind.VECTOR, width=width)
@@ -199,6 +227,10 @@ class Nest:
         for result in results:
             del self.emitter.variables[result]
 
+    def here(self, scope: Scope) -> Cell:
+        """The current axes of the output."""
+        return tuple(scope.lookup(k) for k in range(self.node.rank))
+
     @property
     def own(self) -> range:
         """The axes of the output for which the nest makes loops."""
@@ -237,10 +269,13 @@ class Nest:
                 self.serial(scope, [last], self.store)
                 return
 
-            def piece(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
-                self.vector_along(s, last, first, count, lanes, lambda v, _: self.store(v))
+            for start, extent, node in by_guards(self.node, last, width):
+                nest = replace(self, node=node)
 
-            self.chunks(scope, last, width, piece)
+                def piece(s: Scope, first: KExpr, count: KExpr, lanes: int, start: int = start, nest: Nest = nest) -> None:
+                    nest.vector_along(s, last, plus(const(start), first), count, lanes, lambda v, _: nest.store(v))
+
+                self.pieces(scope, "j", self.emitter.emit(extent, scope), width, piece, self.work(scope, last, width))
 
         self.guard_axes(self.top, lambda g: self.serial(g, outer, inner))
 
@@ -282,9 +317,10 @@ class Nest:
         else:
             fill(scope)
 
-    def rows(self, width: int, before: Nest | None = None) -> None:
+    def rows(self, width: int, before: Nest | None = None, many: int = 1) -> None:
         """The last reduced axis in lanes; each output element has its own accumulators and tree. What `before` computes, an element-wise
-        node over the rows that are reduced, is computed and stored in the same loop.
+        node over the rows that are reduced, is computed and stored in the same loop. Terms are computed for `many` vectors at once, which
+        are then added one after the other: a long chain of operations is waited for less.
         """
         r = self.reduction
         ordered = r.order == "lanes" and r.op in ("sum", "prod") and r.terms[0].elem.is_real
@@ -298,26 +334,43 @@ class Nest:
             acc = self.local(scope, r.terms[0].elem, width)
             self.vector(scope, const(width), width, lambda s, l: s.body.append(Store(acc, (l,), unit(r.op, acc.elem))))
 
-            def piece(s: Scope, first: KExpr, count: KExpr, lanes: int) -> None:
+            def piece(s: Scope, first: KExpr, count: KExpr, lanes: int, into: Callable[[Scope, Var], None] | None = None) -> None:
                 def body(v: Scope, l: Var) -> None:
                     if linear:
                         self.bind_position(v, plus(first, l))
                     else:
                         v.axes[self.reduced[-1]] = plus(first, l)
-                    if before is None:
-                        self.accumulate(v, acc, (l,))
-                    else:
-                        with before.stored(v):
+                    with before.stored(v) if before else nullcontext():
+                        if into is None:
                             self.accumulate(v, acc, (l,))
+                        else:
+                            into(v, l)
 
                 self.vector(s, count, lanes, body)
+
+            def at_once(s: Scope, first: KExpr) -> None:
+                held = self.local(s, acc.elem, many * width)
+                (term,) = r.terms
+                hold: Callable[[Scope, Var], None] = lambda v, l: v.body.append(Store(held, (l,), self.emitter.emit(term, v)))  # noqa: E731
+                piece(s, first, const(many * width), many * width, hold)
+                for k in range(many):
+
+                    def add(v: Scope, l: Var, k: int = k) -> None:
+                        v.body.append(Store(acc, (l,), combine(r.op, Load(acc, (l,)), [Load(held, (plus(l, const(k * width)),))])))
+
+                    self.vector(s, const(width), width, add)
+
+            def row(s: Scope) -> None:
+                extent = self.emitter.emit(self.node.domain[self.reduced[-1]], s)
+                if many > 1:
+                    self.blocks(s, extent, many * width, at_once, width, piece)
+                else:
+                    self.pieces(s, "j", extent, width, piece)
 
             if linear:
                 self.emitter.guarded(scope, r.extents, lambda g: self.pieces(g, "p", self.positions(g), width, piece))
             else:
-                outer = list(self.reduced)[:-1]
-                loops: Fill = lambda s: self.serial(s, outer, lambda inner: self.chunks(inner, self.reduced[-1], width, piece))  # noqa: E731
-                self.emitter.guarded(scope, r.extents, loops)
+                self.emitter.guarded(scope, r.extents, lambda s: self.serial(s, list(self.reduced)[:-1], row))
             self.tree(scope, acc, (), live)
             scope.accs = (Load(acc, (const(0),)),)
             self.store(scope)
@@ -370,7 +423,7 @@ class Nest:
                 if rest:
                     self.unroll(scope, count, body)
                 else:
-                    self.vector(scope, const(count), _power(count), body)
+                    self.vector(scope, const(count), power(count), body)
             live = min(live, half)
             half //= 2
 
@@ -448,7 +501,7 @@ class Nest:
                         for e, buffer in panels.rows.items():
                             y.body.append(Store(buffer, (self.packed_at(y, i, rows, r),), self.emitter.emit(e, y)))
 
-                    self.vector(s, const(rows), _power(rows), row)
+                    self.vector(s, const(rows), power(rows), row)
 
                 self.emitter.loop(x, "i", start, stop, body, step=rows)
 
@@ -533,43 +586,22 @@ class Nest:
         r = self.reduction
         inner = Scope(scope)
         acc = self.local(inner, r.terms[0].elem, rows, lanes)
+        panels = self.panels
 
-        def cells(
-            s: Scope, full: bool, fill: Callable[[Scope, tuple[KExpr, ...]], None], packed: bool = False, row: Var | None = None
-        ) -> None:
-            """Every accumulator (of one row, if that is given), with its axes bound; `packed`: what was copied is read from there."""
+        def of_row(s: Scope, i: KExpr, k: KExpr) -> None:
+            if panels:
+                s.memo.update({e: Load(b, (self.packed_at(s, i, rows, k),)) for e, b in panels.rows.items()})
+                s.memo.update({e: Load(b, (self.apart_at(s, plus(i, k)),)) for e, b in panels.apart.items()})
 
-            def column(v: Scope, l: KExpr) -> None:
-                def one(x: Scope, k: Var) -> None:
-                    if t.u is not None and i is not None:
-                        x.axes[t.u] = plus(i, k)
-                        if packed and self.panels:
-                            x.memo.update({e: Load(b, (self.packed_at(x, i, rows, k),)) for e, b in self.panels.rows.items()})
-                            x.memo.update({e: Load(b, (self.apart_at(x, plus(i, k)),)) for e, b in self.panels.apart.items()})
-                    fill(x, (k, l))
+        def of_column(s: Scope, first: KExpr, l: KExpr) -> None:
+            if panels:
+                s.memo.update({e: Load(b, (self.packed_at(s, first, lanes, l),)) for e, b in panels.columns.items()})
 
-                if row is None:
-                    self.unroll(v, rows, one)
-                else:
-                    one(v, row)
-
-            if t.v is None:
-                column(s, const(0))
-                return
-
-            def lane(v: Scope, l: Var) -> None:
-                if t.v is not None and first is not None:
-                    v.axes[t.v] = plus(first, l)
-                    if packed and self.panels:
-                        v.memo.update({e: Load(b, (self.packed_at(v, first, lanes, l),)) for e, b in self.panels.columns.items()})
-                column(v, l)
-
-            self.vector(s, const(lanes) if full else count, lanes, lane)
-
-        cells(inner, True, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))))
+        cells = Cells(self, (t.u, i, rows), (t.v, first, count, lanes), of_row, of_column)
+        cells.each(inner, lambda s, at: s.body.append(Store(acc, at, unit(r.op, acc.elem))), full=True)
 
         def steps(s: Scope, by: str) -> None:
-            one: Fill = lambda x: cells(x, False, lambda y, at: self.accumulate(y, acc, at, by), packed=True)  # noqa: E731
+            one: Fill = lambda x: cells.each(x, lambda y, at: self.accumulate(y, acc, at, by), packed=True)  # noqa: E731
             self.serial(s, list(self.reduced), one)
 
         def chosen(s: Scope) -> None:
@@ -584,11 +616,11 @@ class Nest:
 
         self.emitter.guarded(inner, r.extents, chosen)
 
-        self.finish_tile(inner, acc, lambda s, row, fill: cells(s, False, fill, row=row))
+        self.finish_tile(inner, acc, cells)
         scope.body.extend(inner.body)
 
-    def finish_tile(self, scope: Scope, acc: Buffer, cells: Callable[[Scope, Var | None, Callable[[Scope, Cell], None]], None]) -> None:
-        """Store the outputs of a tile of accumulators. `cells` fills for every one of them, or of one row, with its axes bound."""
+    def finish_tile(self, scope: Scope, acc: Buffer, cells: Cells) -> None:
+        """Store the outputs of a tile of accumulators."""
         rows, lanes = _extent(acc, 0), _extent(acc, 1)
 
         def store(s: Scope, at: Cell, of: Buffer) -> None:
@@ -596,11 +628,11 @@ class Nest:
             self.store(s)
 
         if rows == 1 or cost(self.node.outputs) <= LIGHT:
-            cells(scope, None, partial(store, of=acc))
+            cells.each(scope, partial(store, of=acc))
             return
         held = self.local(scope, acc.elem, rows, lanes)
-        cells(scope, None, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
-        self.emitter.loop(scope, "r", const(0), const(rows), lambda s, k: cells(s, k, partial(store, of=held)))
+        cells.each(scope, lambda s, at: s.body.append(Store(held, at, Load(acc, at))))
+        self.emitter.loop(scope, "r", const(0), const(rows), lambda s, k: cells.each(s, partial(store, of=held), row=k))
 
     def lanes(self, v: int, width: int) -> None:
         """Sums of order `lanes` down columns: sixteen accumulators for each of `width` columns of axis v."""
@@ -611,8 +643,10 @@ class Nest:
 
         self.guard_axes(self.top, lambda g: self.each(g, around, panels))
 
-    def columns(self, scope: Scope, v: int, first: KExpr, count: KExpr, width: int) -> None:
-        """The reductions of `count` columns of axis v, in vectors of `width`, each with sixteen accumulators and their tree."""
+    def columns(self, scope: Scope, v: int, first: KExpr, count: KExpr, width: int, making: Making | None = None) -> None:
+        """The reductions of `count` columns of axis v, in vectors of `width`, each with sixteen accumulators and their tree. What `making`
+        makes in a lane, as `stored` does, is reduced as soon as it is there.
+        """
         r = self.reduction
         inner = Scope(scope)
         acc = self.local(inner, r.terms[0].elem, LANES, width)
@@ -627,7 +661,11 @@ class Nest:
 
         def step(s: Scope, position: KExpr, k: KExpr) -> None:
             self.bind_position(s, position)
-            columns(s, lambda x, l: self.accumulate(x, acc, (k, l)))
+            columns(s, lambda x, l: add(x, l, k))
+
+        def add(s: Scope, l: Var, k: KExpr) -> None:
+            with making(s, l) if making else nullcontext():
+                self.accumulate(s, acc, (k, l))
 
         def sixteen(s: Scope, p: KExpr) -> None:
             self.unroll(s, LANES, lambda x, k: step(x, plus(p, k), k))
@@ -679,6 +717,90 @@ class Nest:
         at = tuple(self.bound(scope, self.emitter.emit(e, scope)) for e in node.scatter.targets)
         (value,) = (self.emitter.emit(e, scope) for e in node.outputs)
         scope.body.append(Store(output, at, op("add", Load(output, at), value)))
+
+
+def by_guards(node: Node, k: int, width: int) -> list[tuple[int, Expr, Node]]:
+    """An element-wise node cut along axis k where guards of its loads begin or cease to hold, at multiples of `width`: where each part
+    starts, its extent, and the node there. So what was put together from parts reads each where it is. (A vector that is masked out as a
+    whole is slow where its address is nobody's.)
+    """
+    extent = node.extents[k].value
+    guards = [e.guard for e in walk(node.outputs) if e.op == "load" and e.guard is not None]
+    turns = sorted({c for e in walk(guards) if (c := _turn(e, k)) is not None and c % width == 0 and 0 < c < (extent or 0)})
+    if extent is None or not 0 < len(turns) < SEGMENTS:
+        return [(0, node.extents[k], node)]
+    found = []
+    for start, stop in zip((0, *turns), (*turns, extent), strict=True):
+
+        def there(e: Expr, args: tuple[Expr, ...], start: int = start) -> Expr:
+            if _turn(e, k) in turns:
+                args = tuple(const_of(start) if a.op == "axis" else a for a in args)
+            return rebuild(e, args) if args else e
+
+        found.append((start, const_of(stop - start), replace(node, outputs=transform(node.outputs, there))))
+    return found
+
+
+def _turn(e: Expr, k: int) -> int | None:
+    """The index along axis k from which on a comparison with a constant is what it was not before."""
+    if e.op not in ("lt", "le", "gt", "ge"):
+        return None
+    here = [a.op == "axis" and a.data == k for a in e.args]
+    end = next((a.value for a in e.args if a.value is not None), None)
+    if not any(here) or end is None:
+        return None
+    return end + ((e.op in ("le", "gt")) == here[0])
+
+
+def _as_it_is(scope: Scope, first: KExpr, at: KExpr) -> None:
+    """An operand that is read where it lies."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The accumulators of a register tile. `rows`: an axis (None: there is one row), its first index and how many; `columns`: an axis
+    (None: one column), its first index, how many and the width of the vector. Where operands were copied, `of_row` and `of_column` say in
+    a scope where a row or column of them, given its tile's first index and its place in the tile, is read.
+    """
+
+    nest: Nest
+    rows: tuple[int | None, KExpr | None, int]
+    columns: tuple[int | None, KExpr | None, KExpr, int]
+    of_row: Callable[[Scope, KExpr, KExpr], None] = _as_it_is
+    of_column: Callable[[Scope, KExpr, KExpr], None] = _as_it_is
+
+    def each(
+        self, scope: Scope, fill: Callable[[Scope, Cell], None], *, full: bool = False, packed: bool = False, row: Var | None = None
+    ) -> None:
+        """Every cell (of one row, if that is given), with its axes bound. `full`: those of all lanes, even if no column is there;
+        `packed`: what was copied is read from there.
+        """
+        (u, i, tall), (v, first, count, width) = self.rows, self.columns
+
+        def column(s: Scope, l: KExpr) -> None:
+            def one(x: Scope, k: Var) -> None:
+                if u is not None and i is not None:
+                    x.axes[u] = plus(i, k)
+                    if packed:
+                        self.of_row(x, i, k)
+                fill(x, (k, l))
+
+            if row is None:
+                self.nest.unroll(s, tall, one)
+            else:
+                one(s, row)
+
+        def lane(s: Scope, l: Var) -> None:
+            assert v is not None and first is not None
+            s.axes[v] = plus(first, l)
+            if packed:
+                self.of_column(s, first, l)
+            column(s, l)
+
+        if v is None:
+            column(scope, const(0))
+        else:
+            self.nest.vector(scope, const(width) if full else count, width, lane)
 
 
 def outer_loops(emitter: Emitter, scope: Scope, nodes: Sequence[Node], depth: int, units: Sequence[int], fill: Fill) -> None:
@@ -754,7 +876,7 @@ def dependent(extents: Sequence[Expr]) -> frozenset[int]:
     return axes_of(extents)
 
 
-def _power(n: int) -> int:
+def power(n: int) -> int:
     """The least power of two that is not less."""
     return 1 << (n - 1).bit_length()
 

@@ -24,7 +24,7 @@ from itertools import product, zip_longest
 
 from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_instr
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Type, Value, drop
+from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Type, Value, drop, number_of
 from tlc.ssa.reductions import LANES
 from tlc.ssa.reductions import product as fused_product
 from tlc.tensor.loops import split_behind
@@ -121,7 +121,7 @@ class _Reduction:
 
     def places(self) -> list[tuple[int, ...]] | None:
         """The indices of the elements, if they are no more than the lanes for sure."""
-        extents = [_constant(n) for n in self.instr.operands]
+        extents = [number_of(n) for n in self.instr.operands]
         if self.lanes == 1 or any(n is None for n in extents) or math.prod(n or 0 for n in extents) > self.lanes:
             return None
         return list(product(*(range(n or 0) for n in extents)))
@@ -180,12 +180,6 @@ def _unit(b: Builder, op: str, type: Type) -> Value:
             return _bound(b, type, least=op == "max")
     one = op == "prod"
     return b.const(float(one) if type.elem.is_real else int(one), type)
-
-
-def _constant(v: Value) -> int | None:
-    """The number that an extent is known to be."""
-    number = v.owner.attrs["value"] if isinstance(v.owner, Instr) and v.owner.op == "const" else None
-    return number if isinstance(number, int) else None
 
 
 def _least(b: Builder, type: Type) -> Value:

@@ -36,7 +36,7 @@ def outline(module: Module, region: Region, value: Value, name: str) -> tuple[Fu
 
 def may_stop(module: Module, instr: Instr) -> bool:
     """Whether an instruction that is no comprehension may stop the program."""
-    return instr.op == "check" or (instr.op in KEPT and can_fail(module, callee_of(instr)))
+    return instr.op in ("check", "trap") or (instr.op in KEPT and can_fail(module, callee_of(instr)))
 
 
 def can_fail(module: Module, function: str, seen: frozenset[str] = frozenset()) -> bool:
@@ -44,7 +44,7 @@ def can_fail(module: Module, function: str, seen: frozenset[str] = frozenset()) 
     if function in seen:
         return False
     for instr in walk(module.functions[function].body):
-        if instr.op in ("check", "extern"):
+        if instr.op in ("check", "trap", "extern"):
             return True
         if instr.op in KEPT and can_fail(module, callee_of(instr), seen | {function}):
             return True

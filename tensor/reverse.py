@@ -45,28 +45,36 @@ from typing import Protocol
 
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
-from tlc.opt.rewrite import const_of
 from tlc.opt.sink import SINGULAR
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of
-from tlc.ssa.cfg import cycles, postorder, predecessors, successors
+from tlc.ssa.cfg import cycles, successors
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.components import reachable
 from tlc.ssa.construct import construct
 from tlc.ssa.dominance import dominance
-from tlc.ssa.edit import edges_into, redirect, remove_unreachable
-from tlc.ssa.ir import BOOL, I64, Attr, Block, Function, Instr, Module, Region, Terminator, Type, Value, walk
+from tlc.ssa.edit import edges_into, remove_unreachable
+from tlc.ssa.ir import BOOL, I64, Attr, Block, Function, Instr, Module, Region, Terminator, Type, Value, const_of, number_of
 from tlc.ssa.liveness import reads
 from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
 from tlc.ssa.tape import on_tape
 from tlc.tensor.derivative_activity import Activity, activity, adjoint_liveness
 from tlc.tensor.derivative_branches import differentiate_branches
-from tlc.tensor.derivative_region import RegionForm, differentiate_region, unknown_service
+from tlc.tensor.derivative_region import differentiate_region, unknown_service
 from tlc.tensor.derivative_rules import At, by_own_rule, partial
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.keep import kept
-from tlc.tensor.loops import run_as_loop
+from tlc.tensor.reversible import (
+    count_trips,
+    even_steps,
+    expose_loops,
+    note_origins,
+    parts_late,
+    reaching,
+    single_exit,
+    split_critical_edges,
+)
 
 
 class Calls(Protocol):
@@ -146,12 +154,12 @@ class _Reverse:
         self.wrt = [function.params[k] for k in wrt]
         self.variables: list[str] = []
         remove_unreachable(function.body)
-        self.exit = _single_exit(function)
-        while self.exit and _expose_loops(self._activity(), function, self.module):
-            self.exit = _single_exit(function)
-        _split_critical_edges(function)
-        self.trips = _count_trips(function) if self.exit else {}
-        self.origin = _note_origins(function, self.trips) if self.exit else {}
+        self.exit = single_exit(function)
+        while self.exit and expose_loops(self._activity(), function, self.module):
+            self.exit = single_exit(function)
+        split_critical_edges(function)
+        self.trips = count_trips(function) if self.exit else {}
+        self.origin = note_origins(function, self.trips) if self.exit else {}
 
     @property
     def results(self) -> list[Value]:
@@ -170,7 +178,7 @@ class _Reverse:
         self.cycles = cycles(body)
         self.extents = Extents(self.function, self.known)
         self.active = self._activity()
-        self.blocks = _reaching(self.exit)
+        self.blocks = reaching(self.exit)
         self.into = edges_into(body)
         results = self.results
         self.live = adjoint_liveness(self.blocks, self.active, results)
@@ -185,7 +193,7 @@ class _Reverse:
                 self.adjoints[b][v] = param
         self.counters = {b: {h: self.reverses[b].add_param(I64, "trip") for h in self._headers(b)} for b in self.blocks}
         for b in self.blocks:
-            _parts_late(b)
+            parts_late(b)
             _Sweep(self, b).run(results)
         if self.variables:
             construct(Module({self.function.name: self.function}))
@@ -222,8 +230,8 @@ class _Reverse:
 
     def is_direct(self, v: Value, block: Block) -> bool:
         """Whether the reverse of `block` finds `v` as it was when the block ran."""
-        home = _home(v)
-        assert self.exit is not None
+        home = v.block
+        assert self.exit is not None and home is not None
         if self.second is not None:
             return False
         return self.tree.dominates(home, self.exit) and not any(home in cycle and block in cycle for cycle in self.cycles)
@@ -270,10 +278,10 @@ class _Sweep:
     def _count_steps(self) -> None:
         """What a loop adds a constant to in each round follows from the number of the round, if its start is known here."""
         for header, trip in self.of.counters[self.block].items():
-            for v, (start, step) in _even_steps(header, self.of.into[header]).items():
+            for v, (start, step) in even_steps(header, self.of.into[header]).items():
                 if v not in self.counted and self._is_free(start):
-                    literal = const_of(start)
-                    begin = self.b.i64(literal) if isinstance(literal, int) else self.counted.get(start, start)
+                    number = number_of(start)
+                    begin = self.b.i64(number) if number is not None else self.counted.get(start, start)
                     self.counted[v] = self.b.op("add", begin, self.b.op("mul", trip, self.b.i64(step)))
 
     def forward(self, value: Value) -> Value:
@@ -281,7 +289,7 @@ class _Sweep:
         if value in self.known:
             return self.known[value]
         owner = value.owner
-        if isinstance(owner, Instr) and owner.op == "const":
+        if const_of(value) is not None and isinstance(owner, Instr):
             here = self.b.insert(clone_instr(owner, {})).result
         elif self.of.is_direct(value, self.block):
             here = value
@@ -314,7 +322,7 @@ class _Sweep:
 
         def find(v: Value) -> None:
             owner = v.owner
-            if v in here or (self._is_free(v) and not self._is_const(v)):
+            if v in here or (self._is_free(v) and not const_of(v) is not None):
                 return
             assert isinstance(owner, Instr), v
             if owner not in again:
@@ -334,10 +342,7 @@ class _Sweep:
             start.instrs.insert(min(users, default=len(start.instrs)), copy)
 
     def _is_free(self, v: Value) -> bool:
-        return self._is_const(v) or v in self.counted or self.of.is_direct(v, self.block)
-
-    def _is_const(self, v: Value) -> bool:
-        return isinstance(v.owner, Instr) and v.owner.op == "const"
+        return const_of(v) is not None or v in self.counted or self.of.is_direct(v, self.block)
 
     def _restored(self, value: Value) -> Value:
         """A value that the block saves at its end."""
@@ -629,138 +634,3 @@ class _Sweep:
             self.add(part, self.b.index(d, *at))
         if x in self.of.active:
             self.add(x, self.b.update(d, at, self._zeros(x, range(len(at), x.type.rank))))
-
-
-# ---------------------------------------------------------------- the graph
-
-
-def _home(v: Value) -> Block:
-    home = v.owner.block if isinstance(v.owner, Instr) else v.owner
-    assert home is not None
-    return home
-
-
-def _single_exit(function: Function) -> Block | None:
-    """The one block that returns; a new one where there are several, None where there is none."""
-    exits = [b for b in function.blocks if b.terminator.op == "return"]
-    if len(exits) <= 1:
-        return exits[0] if exits else None
-    out = Block("exit")
-    params = tuple(out.add_param(t) for t in function.results)
-    out.terminator = Terminator("return", params, (), function.span)
-    for b in exits:
-        b.terminator = Terminator("jump", (), ((out, b.terminator.operands),), b.terminator.span)
-    return function.body.add(out)
-
-
-def _expose_loops(active: Activity, function: Function, module: Module) -> bool:
-    """Run active comprehensions that have no derivative as a whole as loops, whose tape is that of the function."""
-    tabulates = [i for b in function.blocks for i in b.instrs if i.op == "tabulate" and any(r in active for r in i.results)]
-    found = [i for i in tabulates if _must_loop(i, active)]
-    for instr in found:
-        run_as_loop(instr, module)
-    return bool(found)
-
-
-def _must_loop(instr: Instr, active: Activity) -> bool:
-    """Whether elements run loops or calls, or read along ranges of their own."""
-    region = instr.regions[0]
-    return bool(loops(region)) or any(i.op == "call" for i in walk(region)) or RegionForm(instr).is_ragged(active.__contains__)
-
-
-def _parts_late(block: Block) -> None:
-    """Take each part of a tensor right before it is needed, so that the reverse adds its adjoint as soon as that is known, and not, as for
-    the layers of a model, those of all at the end. Not beyond a change of the tensor, which would have to copy it; and before what is made
-    for its first reader element by element, whose reverse computes some of that again.
-    """
-    for part in [i for i in block.instrs if i.op == "index" and i.result.type.rank]:
-        at = block.instrs.index(part)
-        later = block.instrs[at + 1 :]
-        users = (i for i in later if part.result in reads(i))
-        changes = (i for i in later if i.op not in ("index", "tabulate", "reduce") and part.operands[0] in reads(i))
-        stops = [i for i in (next(users, None), next(changes, None)) if i is not None]
-        stops += [v.owner for i in stops for v in reads(i) if isinstance(v.owner, Instr) and _is_elementwise(v.owner)]
-        to = min((block.instrs.index(i) for i in stops if i in later), default=at)
-        block.instrs.insert(to, part)
-        del block.instrs[at]
-
-
-def _is_elementwise(instr: Instr) -> bool:
-    return instr.op == "tabulate" and not any(i.op == "reduce" for i in walk(instr.regions[0]))
-
-
-def _split_critical_edges(function: Function) -> None:
-    """Afterwards a block with several successors is the only predecessor of each."""
-    into = edges_into(function.body)
-    for b in list(function.blocks):
-        for source, edge in into[b]:
-            if len(into[b]) > 1 and len(source.terminator.targets) > 1:
-                middle = function.body.add(Block(f"{source.name}_{b.name}"))
-                middle.terminator = Terminator("jump", (), ((b, source.terminator.args(edge)),), source.terminator.span)
-                redirect(source, edge, middle, ())
-
-
-def _count_trips(function: Function) -> dict[Block, Value]:
-    """For the header of every loop with one way in and one way back: a parameter that counts how often it was gone back to."""
-    trips: dict[Block, Value] = {}
-    into = edges_into(function.body)
-    for loop in loops(function.body):
-        header, edges = loop.header, into[loop.header]
-        if len(edges) != 2 or len(loop.latches) != 1:
-            continue
-        steps = _even_steps(header, edges)
-        found = next((v for v, (start, step) in steps.items() if step == 1 and const_of(start) == 0), None)
-        if found is None:
-            found = header.add_param(I64, "trip")
-            for source, edge in edges:
-                at = Builder(source)
-                new = at.op("add", found, at.i64(1)) if source in loop else at.i64(0)
-                redirect(source, edge, header, (*source.terminator.args(edge), new))
-        trips[header] = found
-    return trips
-
-
-def _even_steps(header: Block, edges: Sequence[tuple[Block, int]]) -> dict[Value, tuple[Value, int]]:
-    """Parameters of the header of a loop with one way in and one way back to which each round adds a constant: their start, and that."""
-    found: dict[Value, tuple[Value, int]] = {}
-    for k, v in enumerate(header.params):
-        ends = [source.terminator.args(edge)[k] for source, edge in edges]
-        for start, after in (ends, ends[::-1]):
-            step = _step(v, after) if v.type == I64 else None
-            if step is not None and start is not v:
-                found[v] = start, step
-    return found
-
-
-def _step(v: Value, after: Value) -> int | None:
-    """What is added to a value to make another, if that is a constant."""
-    owner = after.owner
-    if not isinstance(owner, Instr) or owner.op not in ("add", "sub"):
-        return None
-    a, b = owner.operands if owner.op == "sub" or owner.operands[0] is v else owner.operands[::-1]
-    by = const_of(b)
-    if a is not v or not isinstance(by, int):
-        return None
-    return by if owner.op == "add" else -by
-
-
-def _note_origins(function: Function, trips: Mapping[Block, Value]) -> dict[Block, Value]:
-    """A parameter of every other block with several edges into it that says which one was taken: a bool for two, else a number."""
-    origins: dict[Block, Value] = {}
-    for b, edges in edges_into(function.body).items():
-        if len(edges) > 1 and b not in trips:
-            type = BOOL if len(edges) == 2 else I64
-            for number, (source, edge) in enumerate(edges):
-                at = Builder(source)
-                mark = at.const(bool(number) if type == BOOL else number, type)
-                redirect(source, edge, b, (*source.terminator.args(edge), mark))
-            origins[b] = b.add_param(type, "origin")
-    return origins
-
-
-def _reaching(exit: Block) -> list[Block]:
-    """Blocks from which the exit is reached, those nearer to it first (loops aside)."""
-    assert exit.region is not None
-    into = predecessors(exit.region)
-    found = reachable([exit], into.__getitem__)
-    return [b for b in postorder(exit.region) if b in found]

@@ -25,7 +25,7 @@ with 0: an infinite or NaN factor there is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
@@ -72,12 +72,15 @@ class Blocks:
         return replace(self, nodes=tuple(next(by[t] for t in n.results if t in by) for n in self.nodes))
 
 
-def find(graph: Graph) -> tuple[Graph, list[Blocks]]:
-    """The groups of a graph, which may get nodes that do again what was done before."""
+Suits = Callable[[Sequence[Node], Sequence[Role], int], bool]  # nodes, their roles, and the axis of their rows
+
+
+def find(graph: Graph, suits: Suits | None = None) -> tuple[Graph, list[Blocks]]:
+    """The groups of a graph that suit a target, which may get nodes that do again what was done before."""
     banned: set[Tensor] = set()
     while True:
         plain = unmasked(graph.nodes)
-        search = _Search(replace(graph, nodes=[plain.get(n, n) for n in graph.nodes], places=dict(graph.places)), banned)
+        search = _Search(replace(graph, nodes=[plain.get(n, n) for n in graph.nodes], places=dict(graph.places)), banned, suits)
         again = search.run()
         if again is None:
             grouped = {n for g in search.found for n in g.nodes}
@@ -96,8 +99,9 @@ class _Group:
 
 
 class _Search:
-    def __init__(self, graph: Graph, banned: set[Tensor]) -> None:
+    def __init__(self, graph: Graph, banned: set[Tensor], suits: Suits | None) -> None:
         self.graph = graph
+        self.suits = suits
         self.banned = banned
         self.found: list[Blocks] = []
         self.taken: set[Tensor] = set()
@@ -254,6 +258,8 @@ class _Search:
         roles = [group.members[n] for n in members]
         if Role.ROW not in roles and reach(members, roles, group.depth) is None:
             return False
+        if self.suits is not None and not self.suits(members, roles, group.depth):
+            return False
         extents = [n.reduction.extents[0] if role is Role.SCORES and n.reduction else n.extents[-1] for n, role in group.members.items()]
         products = (Role.SCORES, Role.OUT, Role.DOWN)
         return all((e.value or 0) <= WIDE for e, role in zip(extents, group.members.values(), strict=True) if role in products)
@@ -409,16 +415,18 @@ def _asked_for(outputs: Sequence[Expr]) -> set[Expr]:
     return set.intersection(*(found[e] for e in outputs if e in found)) if found else set()
 
 
-def _where(e: Expr) -> Expr | None:
+def _where(root: Expr) -> Expr | None:
     """The condition outside of which an expression is 0."""
-    match e.op:
-        case "select" if e.args[2].op == "const" and e.args[2].elem.is_real and e.args[2].data == 0:
-            return e.args[0]
-        case "mul" | "div" | "neg":
-            found = [_where(a) for a in (e.args if e.op == "mul" else e.args[:1])]
-            return next((m for m in found if m is not None), None)
-        case _:
-            return None
+    found: dict[Expr, Expr | None] = {}
+    for e in walk([root]):
+        match e.op:
+            case "select" if e.args[2].op == "const" and e.args[2].elem.is_real and e.args[2].data == 0:
+                found[e] = e.args[0]
+            case "mul":
+                found[e] = next((m for m in map(found.get, e.args) if m is not None), None)
+            case "div" | "neg":
+                found[e] = found.get(e.args[0])
+    return found.get(root)
 
 
 def _terms(terms: Sequence[Expr]) -> list[Expr]:
@@ -462,6 +470,18 @@ def _mask(e: Expr, d: int) -> tuple[int, Expr] | None:
         if c is not None:
             return (c if cond.op in ("lt", "gt") else c - 1), then
     return None
+
+
+def unmasked_inside(node: Node, d: int) -> Node:
+    """The node for `j < i`, where all masks of a group that skips what is beyond the diagonal let through."""
+
+    def plain(e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op == "select" and _mask(e, d):
+            return args[1] if all(_within(x, d) is not None for x in _conjuncts(e.args[0])) else rebuild(e, args)
+        return rebuild(e, args) if args else e
+
+    outputs = transform(node.outputs, plain)
+    return node if outputs == node.outputs else replace(node, outputs=outputs)
 
 
 def _conjuncts(e: Expr) -> list[Expr]:

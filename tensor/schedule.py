@@ -7,14 +7,17 @@ otherwise (lane by lane).
     argmax, argmin                  search (`tensor/search_nests.py`)
     chain, or any free order        tile: v is the output axis along which no load is scattered and the store is contiguous, u the
       along an output axis          other axis along which most vectors stay the same (a product of matrices: v = j, u = i);
-                                    with panels, if it is large; a matrix that is read once goes by rows: stream (`tensor/stream_nests.py`)
+                                    with panels, if it is large, and by blocks (`tensor/blocked_nests.py`) where it goes down both operands;
+                                    a matrix that is read once goes by rows: stream (`tensor/stream_nests.py`)
                                     where they are the vectors, turned (`tensor/turned_nests.py`) where the reduction goes along them
     lanes                           rows if the data lies along the last reduced axis, lanes if along an output axis, or, if that is far
                                     to walk down, by rows over panels (`stream_lanes`)
     free order (max, integers, ..)  rows or tile, alike
 
-On a GPU: a product with some rows and columns is tiles (`tensor/grid_products.py`), a reduction along the data and a bundle are rows of
-sixteen threads (`tensor/grid_rows.py`), and all else has a thread an element (`tensor/grid_nests.py`).
+On a GPU: a product with some rows and columns is tiles (`tensor/grid_products.py`, on tensor cores
+`tensor/grid_tensor_cores.py`), a reduction of few long rows has a block of threads for each (`tensor/grid_long.py`), another along the data
+and a bundle are rows of sixteen threads (`tensor/grid_rows.py`), a group that goes through blocks of rows has grids of its own
+(`tensor/grid_blocks.py`), and all else has a thread an element (`tensor/grid_nests.py`).
 
 What cannot be a vector (a call, a string) is serial. Nothing here knows a matrix product: a convolution, a batched product and
 a product with a vector are tiles by the same rule. First, axes that always go together become one (`collapse`).
@@ -25,25 +28,28 @@ A schedule changes no bit: the order of a reduction is a function of the node al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from math import prod
 
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import LANES, ONE_BY_ONE
-from tlc.tensor import grid_nests, grid_products, grid_rows
-from tlc.tensor.block_nests import ROWS, block_nest
+from tlc.tensor import grid_long, grid_nests, grid_products, grid_rows, grid_tensor_cores
+from tlc.tensor.block_nests import ROWS, BlockNest, block_nest
+from tlc.tensor.blocked_nests import Blocked, Side, even, is_worth_blocks, longer, piece
 from tlc.tensor.bundle import Bundle
 from tlc.tensor.collapse import collapse
+from tlc.tensor.column_sums import COLUMN, ROW, Columns, is_long_walk
 from tlc.tensor.emit import Emitter, Scope
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.index import equal
 from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, loads, op, walk
+from tlc.tensor.grid_blocks import BlockGrids, block_grids
 from tlc.tensor.kernel.ir import Buffer, Kernel
 from tlc.tensor.knobs import Asked, Choice, Knobs
-from tlc.tensor.nests import ALL_ROWS, BLOCK, GAP, Nest, Panels, Tile, dependent, outer_loops
+from tlc.tensor.nests import ALL_ROWS, BLOCK, FEW, GAP, Nest, Panels, Tile, dependent, outer_loops
 from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Blocks
 from tlc.tensor.search_nests import columns_search, lanes_search, serial_search
@@ -52,6 +58,7 @@ from tlc.tensor.turned_nests import is_turned, turned
 from tlc.tensor.window_nests import is_window, window
 
 CROWDED = 2048  # bytes: rows that lie a multiple of this apart share few places of the first cache
+CHAIN = 12  # additions from which on a term of a sum is waited for longer than it takes
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Target:
     `expands`: elementary functions become their arithmetic, for backends that have no functions to call. `plain`: neither tiles nor vectors
     nor threads, the loops that people would write. `flash`: a matrix between products lives by blocks of rows. `dots`: how many products of
     bytes one instruction adds to a sum (4, 2; 0: none); `pairs`: whether one does so with two products of `bf16`. `gpu`: kernels are grids
-    of threads.
+    of threads; `tensor_cores`: their products of f32 and of narrow reals go there, and change bits.
     """
 
     vector_bytes: int = 32
@@ -73,6 +80,7 @@ class Target:
     dots: int = 0
     pairs: bool = False
     gpu: bool = False
+    tensor_cores: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,14 +129,38 @@ def schedule_bundle(bundle: Bundle, name: str, target: Target, choice: Choice = 
 
     top = Scope()
     if target.gpu:
-        grid_rows.Rows(emitter, nodes, emitter.made, bundle.depth).write(top)
-        choices.append("sixteen threads each")
+        rows = grid_rows.Rows(emitter, nodes, emitter.made, bundle.depth)
+        rows.write(top)
+        choices.append("sixteen threads each" if rows.lanes == LANES else f"{rows.lanes} threads each")
     else:
         outer_loops(emitter, top, nodes, bundle.depth, [s.unit() for s in schedules], row)
     notes = (*(n for node in bundle.nodes for n in node.notes), "a row after the other: " + "; ".join(choices))
     operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
     kernel = Kernel(name, tuple(outputs.values()), tuple(emitter.inputs.values()), tuple(top.body), span=bundle.nodes[-1].span, notes=notes)
     return Scheduled(kernel, bundle.results, operands, asked=knobs.asked)
+
+
+def schedule_columns(columns: Columns, name: str, target: Target, choice: Choice = RULES) -> Scheduled:
+    """The kernel of sums down the same columns."""
+    knobs = Knobs(target.registers, choice)
+    nodes = [expand(n) if target.expands else n for n in columns.nodes]
+    emitter = Emitter([e for n in nodes for e in (*n.roots, *n.domain)])
+    schedules = [_Schedule(n, name, target, knobs, emitter) for n in nodes]
+    top = Scope()
+    nests = [Nest(s.node, emitter, s.outputs(), s.unit(), top) for s in schedules]
+    note = schedules[0].one_walk(nests, schedules)
+    operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
+    work = [w for s in schedules for w in s.work]
+    kernel = Kernel(
+        name,
+        (*(b for nest in nests for b in nest.outputs if b), *(buffer for _, buffer in work)),
+        tuple(emitter.inputs.values()),
+        tuple(top.body),
+        span=columns.nodes[-1].span,
+        notes=(*(n for node in columns.nodes for n in node.notes), note),
+    )
+    results = tuple(t for n in nodes for t in n.results)
+    return Scheduled(kernel, results, operands, tuple(tensor for tensor, _ in work), knobs.asked)
 
 
 def is_reduced_by(node: Node, behind: Node) -> bool:
@@ -144,13 +176,20 @@ def is_reduced_by(node: Node, behind: Node) -> bool:
 def schedule_blocks(group: Blocks, name: str, target: Target, choice: Choice = RULES) -> Scheduled:
     """The kernel of a group of nodes that go through blocks of rows."""
     knobs = Knobs(target.registers, choice)
-    nest = block_nest(group, target.vector_bytes // 4, target.expands, knobs)
     top = Scope()
-    nest.run(top)
+    nest: BlockNest | BlockGrids
+    if target.gpu:
+        nest = block_grids(group, target.expands)
+        nest.run(top)
+        blocks = ", ".join(nest.notes)
+    else:
+        nest = block_nest(group, target.vector_bytes // 4, target.expands, knobs)
+        nest.run(top)
+        blocks = f"blocks of {ROWS} rows"
     emitter = nest.emitter
     outputs = tuple(emitter.made[t] for t in group.results)
     reach = "all columns" if group.reach is None else f"columns up to {group.reach} right of the diagonal"
-    notes = (*(n for node in group.nodes for n in node.notes), f"blocks of {ROWS} rows, {reach}")
+    notes = (*(n for node in group.nodes for n in node.notes), f"{blocks}, {reach}")
     operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
     kernel = Kernel(
         name,
@@ -175,10 +214,7 @@ class _Schedule:
 
     def run(self, original: Node) -> Scheduled:
         node, emitter = self.node, self.emitter
-        shape = node.extents
-        if node.scatter:
-            shape = node.scatter.base.shape
-        outputs = tuple(Buffer(emitter.fresh("y"), e.elem, tuple(emitter.extent(n) for n in shape)) for e in node.outputs)
+        outputs = self.outputs()
         nest = Nest(node, emitter, outputs, self.unit())
         choice = self.choose(nest)
         operands = tuple(k if isinstance(k, Scalar) else k.tensor for k in emitter.inputs)
@@ -192,6 +228,12 @@ class _Schedule:
             notes=(*original.notes, choice),
         )
         return Scheduled(kernel, node.results, operands, tuple(tensor for tensor, _ in self.work), self.knobs.asked)
+
+    def outputs(self) -> tuple[Buffer, ...]:
+        """A buffer for each output."""
+        node = self.node
+        shape = node.scatter.base.shape if node.scatter else node.extents
+        return tuple(Buffer(self.emitter.fresh("y"), e.elem, tuple(map(self.emitter.extent, shape))) for e in node.outputs)
 
     def unit(self) -> int:
         """What a point of the domain costs, in fused multiply-adds: each element that is read or stored costs eight."""
@@ -248,15 +290,13 @@ class _Schedule:
         last = len(node.domain) - 1
         calls = self.calls()
         if calls or v is None or (self.scattered(last), not self.is_short(v)) < (self.scattered(v), True):
-            lanes = self.row_lanes()
-            nest.rows(lanes)
-            return f"rows: {lanes} interleaved accumulators"
+            lanes, many = self.row_lanes(), self.at_once()
+            nest.rows(lanes, None, many)
+            return f"rows: {lanes} interleaved accumulators" + (f", {many * lanes} at once" if many > 1 else "")
         if r.op in ("sum", "prod") and r.terms[0].elem.is_real:
             width = self.lanes_of(r.terms[0].elem) * self.knobs.ask("registers", 1)
-            if self.is_long_walk(v):
-                columns = panel(node.extents[v].value, self.knobs.ask("panel", PANEL // 2))
-                stream_lanes(nest, Stream(v, width, self.knobs.ask("steps", 8), columns, self.sums(columns * LANES, v)))
-                return f"rows of axis {last} pass over panels of {columns} of axis {v}, sixteen accumulators each"
+            if is_long_walk(node, self.target.cache_bytes):
+                return self.one_walk([nest], [self])
             nest.lanes(v, width)
             return f"columns: {width} of axis {v} at once, sixteen accumulators each"
         return self.tile(nest, v, free)
@@ -297,8 +337,14 @@ class _Schedule:
         if self.node.scatter:
             return grid_nests.scatter(nest, self.base())
         product = grid_products.as_product(self.node)
+        if product is not None and self.target.tensor_cores and grid_tensor_cores.suits(product):
+            return grid_tensor_cores.product(nest, product)
         if product is not None:
             return grid_products.product(nest, product)
+        if grid_long.suits(self.node):
+            note, work = grid_long.long_rows(nest)
+            self.work += work
+            return note
         if grid_rows.suits(self.node):
             buffers = {t: b for t, b in zip(self.node.results, nest.outputs, strict=True) if b is not None}
             grid_rows.Rows(self.emitter, [self.node], buffers, self.node.rank).write(nest.top)
@@ -313,9 +359,22 @@ class _Schedule:
             width = self.width(self.node) if nest.own else 1
             nest.elementwise(width)
             return f"{width} at once"
-        lanes = self.row_lanes()
-        nest.rows(lanes, before)
-        return f"{lanes} accumulators" + (f" of {before.node.results[-1].name}, which is computed there" if before else "")
+        lanes, many = self.row_lanes(), self.at_once(before)
+        nest.rows(lanes, before, many)
+        note = f"{lanes} accumulators" + (f" of {before.node.results[-1].name}, which is computed there" if before else "")
+        return note + (f", {many * lanes} at once" if many > 1 else "")
+
+    def at_once(self, before: Nest | None = None) -> int:
+        """For how many vectors of accumulators a reduction along the data computes terms at once. If those are many operations, two
+        registers wait for them together, as where elements are computed.
+        """
+        r = self.node.reduction
+        assert r is not None
+        outputs = before.node.outputs if before else ()
+        fixed = r.op in ("sum", "prod") and r.terms[0].elem.is_real and len(r.terms) == 1
+        if not fixed or self.target.plain or self.calls() or cost((*r.terms, *outputs)) < CHAIN:
+            return 1
+        return max(1, self.knobs.ask("registers", 2) * self.lanes_of(r.terms[0].elem) // LANES)
 
     def is_short(self, k: int) -> bool:
         """An output axis too short for a vector."""
@@ -400,20 +459,33 @@ class _Schedule:
         elif u is None and self.is_stream(v):
             nest.unit *= READ
             columns = panel(node.extents[v].value, self.knobs.ask("panel", PANEL))
-            stream(nest, Stream(v, lanes, self.knobs.ask("steps", 8), columns, self.sums()))
+            stream(nest, Stream(v, lanes, self.knobs.ask("steps", 8), columns), self.sums())
             return f"rows of axis {len(node.domain) - 1} pass over panels of {columns} of axis {v}"
         elif u is None:
             t = Tile(None, 1, v, lanes * self.knobs.ask("registers", 4))
         else:
             n = node.extents[v].value
             rows, columns = self.knobs.ask("tile", (rows, 1 if n is not None and n <= lanes else 2))
-            t = Tile(u, rows, v, columns * lanes, self.block(u, rows))
-            if self.knobs.ask("panels", int(self.pays(t))) and self.may_copy():
+            t = Tile(u, rows, v, columns * lanes, self.block(u, v, rows))
+            sides = self.down_both(t)
+            copies = self.knobs.ask("panels", 2 if sides and is_worth_blocks(node, *sides, self.target.cache_bytes) else int(self.pays(t)))
+            if copies == 2 and sides:
+                self.blocked(nest, *sides).write()
+                return f"blocks: {t.rows} of axis {t.u} by {t.width} of axis {t.v}"
+            if copies and self.may_copy():
                 nest.tile(t, self.panels(t))
                 return f"panels: {t.rows} of axis {t.u} by {t.width} of axis {t.v}"
         nest.tile(t)
         tall = f"{t.rows} of axis {t.u}" if t.u is not None else "1"
         return f"tile: {tall} by {f'{t.width} of axis {t.v}' if t.v is not None else '1'}"
+
+    def one_walk(self, nests: Sequence[Nest], schedules: Sequence[_Schedule]) -> str:
+        """Write sums down the same columns; gives a note for people."""
+        columns = panel(self.node.extents[COLUMN].value, self.knobs.ask("panel", PANEL // 2))
+        sums = [s.sums(columns * LANES, COLUMN) for s in schedules]
+        width = self.lanes_of(sums[0].elem) * self.knobs.ask("registers", 1)
+        stream_lanes(nests, Stream(COLUMN, width, self.knobs.ask("steps", 8), columns), sums)
+        return f"rows of axis {ROW} pass over panels of {columns} of axis {COLUMN}, sixteen accumulators each"
 
     def is_stream(self, v: int) -> bool:
         """Whether the reduction is of products, of which one factor is a matrix of some size with its rows along axis v."""
@@ -422,17 +494,6 @@ class _Schedule:
         long = all((n.value or PANEL) >= 64 for n in (node.extents[v], r.extents[-1]))
         matrix = any({v, len(node.domain) - 1} <= axes_of([e]) for e in self.term_loads())
         return long and matrix and len(r.terms) == 2 and not self.target.plain
-
-    def is_long_walk(self, v: int) -> bool:
-        """Whether a reduction goes down the columns along axis v of a matrix that the core's cache does not hold."""
-        node, r = self.node, self.node.reduction
-        assert r is not None
-        last = len(node.domain) - 1
-        if len(r.extents) != 1 or node.rank != 1 or any((n.value or PANEL) < 64 for n in (node.extents[v], r.extents[0])):
-            return False
-        matrices = [e for e in self.term_loads() if along(v, e) == "contiguous" and along(last, e) == "scattered"]
-        size = (node.extents[v].value or PANEL) * (r.extents[0].value or PANEL)
-        return size * sum(e.elem.bytes for e in matrices) > self.target.cache_bytes
 
     def sums(self, panel: int = 0, v: int = 0) -> Buffer:
         """A buffer for the sums of a product in the making, as large as its output; or one with room for all panels of axis v."""
@@ -458,6 +519,32 @@ class _Schedule:
         m, n = (node.extents[k].value or 0 for k in (t.u, t.v))
         depth = prod(x.value or 0 for x in r.extents)
         return m >= 8 * t.rows and n >= 4 * t.width and depth * n * r.terms[0].elem.bytes > self.target.cache_bytes
+
+    def down_both(self, t: Tile) -> tuple[Side, Side] | None:
+        """The sides of a product of two matrices that are read down their columns; None for any other."""
+        node, r = self.node, self.node.reduction
+        assert r is not None and t.u is not None and t.v is not None
+        if node.rank != 2 or len(r.extents) != 1 or len(r.terms) != 2 or r.quick or not self.may_copy():
+            return None
+        sides: list[Side] = []
+        for k, tile in ((t.u, t.rows), (t.v, t.width)):
+            sides += [
+                Side(k, e, tile, k == t.v)
+                for e in r.terms
+                if e.op == "load" and along(k, e) == "contiguous" and along(node.rank, e) == "scattered" and axes_of([e]) == {k, node.rank}
+            ]
+        return (sides[0], sides[1]) if len(sides) == 2 else None
+
+    def blocked(self, nest: Nest, rows: Side, columns: Side) -> Blocked:
+        """The nest of a product by blocks, with the buffers that it needs."""
+        r = self.node.reduction
+        assert r is not None
+        depth = r.extents[0].value or 0
+        _, short = longer(self.node, rows, columns)
+        tensor = Tensor(f"{short.load.data.tensor.name}.packed", short.load.elem, (const(short.room(short.extent(self.node), depth)),))
+        packed = Buffer(self.emitter.fresh("w"), tensor.elem, tuple(map(self.emitter.extent, tensor.shape)))
+        self.work.append((tensor, packed))
+        return Blocked(nest, rows, columns, packed, None if piece(depth) == depth else self.sums())
 
     def panels(self, t: Tile) -> Panels:
         """Buffers for the loads that are contiguous along an axis of the tile and move with no other axis of the output."""
@@ -488,14 +575,22 @@ class _Schedule:
             buffers(along_depth if crowded else [], op("mul", rows, op("add", depth, const(GAP)))),
         )
 
-    def block(self, u: int, rows: int) -> int:
-        """How many rows of axis u, a multiple of the tile's, read no more than a part of the cache, by rule a half."""
+    def block(self, u: int, v: int, rows: int) -> int:
+        """How many rows of axis u pass every column before the next ones do. They read no more than a part of the cache, by rule a half;
+        fewer, where the other operand fits there as well: then threads share the rows, and what follows row by row finds them in the cache
+        of the core that made them.
+        """
         r = self.node.reduction
         assert r is not None
         depth = prod(n.value or 512 for n in r.extents)
-        row = sum(e.elem.bytes * depth for e in self.term_loads() if u in axes_of([e]))
+        row, column = (sum(e.elem.bytes * depth for e in self.term_loads() if k in axes_of([e])) for k in (u, v))
         share = self.knobs.ask("share", 2)
-        return max(1, self.target.cache_bytes // share // max(row, 1) // rows) * rows if share else ALL_ROWS
+        most = max(1, self.target.cache_bytes // share // max(row, 1) // rows) * rows if share else ALL_ROWS
+        m, n = (self.node.extents[k].value or ALL_ROWS for k in (u, v))
+        about = min(most, 8 * rows)
+        if self.node.rank > 2 or m >= ALL_ROWS or column * n > self.target.cache_bytes // 2 or m < FEW * about:
+            return most
+        return even(m, -(-m // max(about, m // 8)), 1)
 
     def base(self) -> Node:
         """The copy of a scatter's base."""

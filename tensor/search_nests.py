@@ -3,9 +3,9 @@
     lanes      best[W], where[W]; for blocks of k { vector l { .. x[i, k + l] .. } }; a tree    the data lies along the reduction
     columns    for blocks of j { best[W], where[W]; for k { vector l { .. x[k, j + l] .. } } }   it lies along an output axis
 
-A lane goes through its elements in order and keeps the first of the best. Of two lanes the better one wins, and of equals the one that
-stands earlier: so the result does not depend on how elements are dealt out to lanes. Lanes along the reduction keep the place of the block,
-the same number for all of them; only at the end each adds its own.
+A lane goes through its elements in order and keeps the first of the best. In the end the best of all lanes is found, and of the lanes
+that have it the earliest place: so the result does not depend on how elements are dealt out to lanes. Lanes along the reduction keep the
+place of the block, the same number for all of them; only at the end each adds its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from tlc.frontend.types import Elem
 from tlc.tensor.emit import Scope, plus
 from tlc.tensor.graph.ir import Expr as GraphExpr
-from tlc.tensor.kernel.ir import Const, Expr, Load, Store, Var, const, op
+from tlc.tensor.kernel.ir import Buffer, Const, Expr, Load, Store, Var, const, op
 from tlc.tensor.nests import Nest, unit
 
 
@@ -24,7 +24,7 @@ def serial_search(nest: Nest) -> None:
     """One element after the other."""
 
     def one(scope: Scope) -> None:
-        found = _Found(nest, scope, 1)
+        found = Found(nest, scope, 1)
         zero = const(0)
         found.clear(scope, zero)
         nest.emitter.guarded(scope, nest.reduction.extents, lambda g: nest.serial(g, list(nest.reduced), lambda s: found.step(s, zero)))
@@ -40,7 +40,7 @@ def lanes_search(nest: Nest, width: int) -> None:
     number = Elem.I64 if extent is None or extent + width > 1 << 31 else Elem.I32
 
     def one(scope: Scope) -> None:
-        found = _Found(nest, scope, width, number)
+        found = Found(nest, scope, width, number)
         nest.vector(scope, const(width), width, found.clear)
 
         def piece(s: Scope, first: Expr, count: Expr, lanes: int) -> None:
@@ -48,11 +48,7 @@ def lanes_search(nest: Nest, width: int) -> None:
             nest.vector_along(s, k, first, count, lanes, partial(found.step, at=[place]))
 
         nest.emitter.guarded(scope, nest.reduction.extents, lambda g: nest.chunks(g, k, width, piece))
-        nest.vector(scope, const(width), width, found.place)
-        half = width // 2
-        while half:
-            nest.vector(scope, const(half), half, partial(found.merge, half=half))
-            half //= 2
+        found.first(scope, width)
         found.finish(scope, const(0))
 
     nest.guard_axes(nest.top, lambda g: nest.each(g, list(nest.own), one))
@@ -64,7 +60,7 @@ def columns_search(nest: Nest, v: int, width: int) -> None:
 
     def block(scope: Scope, first: Expr, count: Expr, lanes: int) -> None:
         inner = Scope(scope)
-        found = _Found(nest, inner, lanes)
+        found = Found(nest, inner, lanes)
 
         def columns(s: Scope, fill: Callable[[Scope, Expr], None]) -> None:
             nest.vector_along(s, v, first, count, lanes, fill)
@@ -78,16 +74,16 @@ def columns_search(nest: Nest, v: int, width: int) -> None:
     nest.guard_axes(nest.top, lambda g: nest.each(g, around, lambda s: nest.chunks(s, v, width, block)))
 
 
-class _Found:
-    """The best element so far, and where it was: an index for each reduced axis."""
+class Found:
+    """The best element so far, and where it was: an index for each reduced axis, or so many numbers as are given."""
 
-    def __init__(self, nest: Nest, scope: Scope, lanes: int, number: Elem = Elem.I64) -> None:
+    def __init__(self, nest: Nest, scope: Scope, lanes: int, number: Elem = Elem.I64, places: int | None = None) -> None:
         r = nest.reduction
         self.nest, self.op = nest, "gt" if r.op == "argmax" else "lt"
         self.term: GraphExpr = r.terms[0]
         self.start = unit("max" if r.op == "argmax" else "min", self.term.elem)
         self.best = nest.local(scope, self.term.elem, lanes)
-        self.where = [nest.local(scope, number, lanes) for _ in r.extents]
+        self.where = [nest.local(scope, number, lanes) for _ in range(len(r.extents) if places is None else places)]
 
     def clear(self, scope: Scope, l: Expr) -> None:
         scope.body.append(Store(self.best, (l,), self.start))
@@ -110,17 +106,41 @@ class _Found:
         x, old = self.nest.bound(scope, self.nest.emitter.emit(self.term, scope)), Load(self.best, (l,))
         self.keep(scope, l, self.better(scope, x, old), x, [scope.lookup(k) for k in self.nest.reduced] if at is None else at)
 
-    def place(self, scope: Scope, l: Expr) -> None:
-        """From the place of the block to that of the element."""
-        (where,) = self.where
-        lane = l if where.elem is l.elem else op("convert", l, elem=where.elem)
-        scope.body.append(Store(where, (l,), op("add", Load(where, (l,)), lane)))
+    def first(self, scope: Scope, lanes: int) -> None:
+        """In lane 0, the earliest place of all lanes whose best is the best of all. So far they have the place of the block."""
+        nest, (where,) = self.nest, self.where
+        name = "max" if self.op == "gt" else "min"
+        top = nest.local(scope, self.best.elem, lanes)
+        nest.vector(scope, const(lanes), lanes, lambda s, l: s.body.append(Store(top, (l,), Load(self.best, (l,)))))
+        self.halved(scope, top, lanes, name)
+        best = nest.bound(scope, Load(top, (const(0),)))
 
-    def merge(self, scope: Scope, l: Var, half: int) -> None:
-        """A lane takes what the one `half` further has, if that is better, or as good and earlier."""
+        def place(s: Scope, l: Var) -> None:
+            own = nest.bound(s, Load(self.best, (l,)))
+            chosen: Expr = op("eq", own, best)
+            if own.elem.is_real:
+                chosen = op("or", chosen, op("isnan", own))
+            lane = l if where.elem is l.elem else op("convert", l, elem=where.elem)
+            at = op("add", Load(where, (l,)), lane)
+            s.body.append(Store(where, (l,), op("select", chosen, at, unit("min", where.elem))))
+
+        nest.vector(scope, const(lanes), lanes, place)
+        self.halved(scope, where, lanes, "min")
+
+    def halved(self, scope: Scope, b: Buffer, lanes: int, name: str) -> None:
+        """The least or greatest of all lanes, in lane 0."""
+        half = lanes // 2
+        while half:
+
+            def better(s: Scope, l: Var, half: int = half) -> None:
+                s.body.append(Store(b, (l,), op(name, Load(b, (l,)), Load(b, (plus(l, const(half)),)))))
+
+            self.nest.vector(scope, const(half), half, better)
+            half //= 2
+
+    def take(self, scope: Scope, l: Expr, x: Expr, at: Expr) -> None:
+        """What was found elsewhere, and where, if that is better, or as good and earlier."""
         (where,) = self.where
-        there = (plus(l, const(half)),)
-        x, at = (self.nest.bound(scope, Load(b, there)) for b in (self.best, where))
         old, here = (self.nest.bound(scope, Load(b, (l,))) for b in (self.best, where))
         equal: Expr = op("eq", x, old)
         if x.elem.is_real:

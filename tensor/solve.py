@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tlc.opt.rewrite import const_of
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import Instr, Value
+from tlc.ssa.ir import Instr, Value, const_of
 
 
 class Known(Protocol):

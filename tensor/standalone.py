@@ -58,7 +58,7 @@ def kernels(graph: Graph, target: Target) -> list[Launch]:
             raise InternalError(f"`{node.results[0].name}` applies a function, and there is no program", f"graph {graph.name}")
         scheduled = schedule(node, graph.name if len(graph.nodes) == 1 else f"{graph.name}_{k}", target)
         results = (*node.results, *scheduled.work)
-        own = zip((*scheduled.kernel.outputs, *scheduled.kernel.inputs), (*results, *scheduled.operands), strict=True)
+        own = zip(scheduled.kernel.parameters, (*results, *scheduled.operands), strict=True)
         kernel = renamed(scheduled.kernel, {parameter.name: value.name for parameter, value in own})
         verify(kernel, expanded=target.expands)
         out.append(Launch(kernel, results, scheduled.operands))

@@ -45,7 +45,7 @@ class Helpers:
 
 
 def suffix(elem: Elem) -> str:
-    """What the names of the C library's functions end with."""
+    """What the names of the C library's functions end with, and of CUDA's libdevice."""
     return "f" if elem is Elem.F32 else ""
 
 

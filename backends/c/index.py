@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from math import gcd
 
 from tlc.backends.c.words import EQUAL, LESS, PRODUCT, SUM, UNARY, Text, infix, literal
+from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.graph import ir as algebra
 from tlc.tensor.graph.index import Poly, Ranges, poly_product, poly_sum, to_poly
 from tlc.tensor.kernel.ir import Apply, Const, Expr, For, Kind, Load, Op, Var, conjuncts
 
-_ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "neg", "min", "max")
-_SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "neg", "min", "max")
 _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
@@ -120,7 +120,7 @@ class Indices:
                 return algebra.const(int(e.value))
             case Var() if e.name in self.known:
                 return self.known[e.name]
-            case Op() if e.op in _ARITHMETIC and e.elem is Elem.I64:
+            case Op() if e.op in ARITHMETIC and e.elem is Elem.I64:
                 return algebra.op(e.op, *map(self.graph, e.args), elem=Elem.I64)
             case Var() | Op() | Load() | Apply():
                 if e not in self.atoms:
@@ -172,7 +172,7 @@ class Indices:
             left[()] = constant
         elif constant:
             right[()] = -constant
-        return self.infix(self.polynomial(left), _SYMBOLS[name], self.polynomial(right), EQUAL if name in ("eq", "ne") else LESS)
+        return self.infix(self.polynomial(left), SCALAR_OPS[name].symbol, self.polynomial(right), EQUAL if name in ("eq", "ne") else LESS)
 
     # ------------------------------------------------------------ printing
 

@@ -8,28 +8,28 @@ used once stands where it is used; others get names, as in the source where it h
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tlc.backends.c import control
+from tlc.backends.c.calls import Callee, can_stop, returns_value
 from tlc.backends.c.control import Item, Let, Line
 from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.index import Indices
-from tlc.backends.c.kernel import Callee, can_stop, comment
+from tlc.backends.c.kernel import comment
 from tlc.backends.c.scalar import emit, widened
+from tlc.backends.c.variables import declarations, placed
 from tlc.backends.c.words import PRODUCT, SUM, TYPES, UNARY, Names, Text, call, cast, choice, infix, literal
-from tlc.frontend.diagnostics import CompileError, Diagnostic, InternalError
+from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import predecessors, reverse_postorder
-from tlc.ssa.ir import I64, Block, Function, Instr, Terminator, Type, Value, walk
+from tlc.ssa.ir import I64, Block, Function, Instr, Terminator, Type, Value, number_of, walk
 from tlc.ssa.tape import TAPES, tape_of
 from tlc.tensor.graph import ir as graph
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.ir import Var as KernelVar
 
@@ -70,46 +70,6 @@ static int push(int tape, int64_t word) {
 }
 
 static int64_t pop(int tape) { return tapes[tape].words[--tapes[tape].used]; }'''.replace("TAPES", str(TAPES))
-
-
-def may_stop(function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel]) -> bool:
-    """Whether a call may end the program: a check, memory that is not there, or a call of what may."""
-    return any(_stops(i) for name in reached([function.name], functions, kernels) for i in walk(functions[name].body))
-
-
-def _stops(instr: Instr) -> bool:
-    return instr.op in ("check", "alloc", "copy", "push") or (instr.op in ("index", "reshape") and bool(instr.result.type.rank))
-
-
-def reached(names: Iterable[str], functions: Mapping[str, Function], kernels: Mapping[str, Kernel]) -> list[str]:
-    """Functions, and those that they call, by kernels too, in the order of finding them."""
-    found: dict[str, None] = {}
-    work = list(names)
-    while work:
-        name = work.pop(0)
-        if name in found:
-            continue
-        found[name] = None
-        if name not in functions:
-            raise InternalError(f"the function `{name}` is applied and not there", "C")
-        for instr in walk(functions[name].body):
-            work += called(instr, kernels)
-    return list(found)
-
-
-def called(instr: Instr, kernels: Mapping[str, Kernel]) -> list[str]:
-    """The functions that an instruction calls, by a kernel too."""
-    match instr.op:
-        case "call":
-            return [callee_of(instr)]
-        case "run":
-            return applied(kernels[str(instr.attrs["kernel"])])
-        case _:
-            return []
-
-
-def returns_value(function: Function, callee: Callee) -> bool:
-    return not callee.can_stop and len(function.results) == 1 and not function.results[0].rank
 
 
 def print_function(
@@ -175,9 +135,10 @@ class _Printer:
         for b in order:  # in an order in which what a value is made of is known
             self.learn(b)
         items = control.structure(f.body, control.Code(self.code.__getitem__, self.edge, self.conditions.__getitem__))
-        items = self.hoisted(items)
+        items, more = placed(items, {"pop", *(c.name for c in self.callees.values())})
+        self.variables += more
         body = list(control.lines(items, self.labels.__getitem__))
-        declared = [f"  {line}" for line in _declarations(self.variables)]
+        declared = [f"  {line}" for line in declarations(self.variables)]
         return "\n".join([*comment(f.span), f"{self.head()} {{", *declared, *body, "}"])
 
     def learn(self, block: Block) -> None:
@@ -226,30 +187,6 @@ class _Printer:
             moves = [(t, re.sub(rf"\b{to}\b", kept, s) if t != to else s, y) for t, s, y in moves]
         return out
 
-    def hoisted(self, items: list[Item]) -> list[Item]:
-        """Values that are read outside of the braces in which they are named become variables of the function."""
-        far = set(_far(items))
-        self.variables += [(t, n) for t, n in _lets(items) if n in far]
-        read = set(_words(items))
-
-        def change(items: list[Item]) -> list[Item]:
-            out: list[Item] = []
-            for x in items:
-                match x:
-                    case Let(_, name, value) if name not in read:
-                        out += [Line(f"{value};")] if _acts(value, self.callees) else []
-                    case Let(_, name, value) if name in far:
-                        out.append(Line(f"{name} = {value};"))
-                    case control.If(cond, then, other):
-                        out.append(control.If(cond, change(then), change(other)))
-                    case control.Forever(body):
-                        out.append(control.Forever(change(body)))
-                    case _:
-                        out.append(x)
-            return out
-
-        return change(items)
-
     # ------------------------------------------------------------ values
 
     def types(self, type: Type, const: bool = False) -> tuple[str, ...]:
@@ -273,10 +210,9 @@ class _Printer:
     def position(self, v: Value) -> graph.Expr:
         """An `i64` that elements are reached by: sums and products are seen through."""
         owner = v.owner
-        if isinstance(owner, Instr) and owner.op == "const":
-            value = owner.attrs["value"]
-            assert isinstance(value, int)
-            return graph.const(value)
+        number = number_of(v)
+        if number is not None:
+            return graph.const(number)
         if isinstance(owner, Instr) and v in self.positions:
             return graph.op(owner.op, *map(self.position, owner.operands))
         return self.atom(self.one(v))
@@ -650,73 +586,3 @@ def _mentions(text: str, name: str) -> bool:
 def _assignment(to: str, value: str) -> str:
     m = re.fullmatch(rf"{re.escape(to)} ([-+*/]) ([\w.]+)", value)
     return f"{to} {m[1]}= {m[2]};" if m else f"{to} = {value};"
-
-
-def _declarations(variables: list[tuple[str, str]]) -> list[str]:
-    """One line a type."""
-    by_type: dict[str, list[str]] = {}
-    for type, name in variables:
-        base, stars = type.rstrip("* "), "*" * type.count("*")
-        by_type.setdefault(base, []).append(f"{stars}{name}")
-    return [f"{type} {', '.join(names)};" for type, names in by_type.items()]
-
-
-def _lets(items: list[Item]) -> list[tuple[str, str]]:
-    out: list[tuple[str, str]] = []
-    for x in items:
-        match x:
-            case Let(type, name, _):
-                out.append((type, name))
-            case control.If(_, then, other):
-                out += [*_lets(then), *_lets(other)]
-            case control.Forever(body):
-                out += _lets(body)
-            case _:
-                pass
-    return out
-
-
-def _words(items: list[Item]) -> list[str]:
-    """Every word in the statements, with repetitions."""
-    out: list[str] = []
-    for x in items:
-        match x:
-            case Line(text):
-                out += re.findall(r"[A-Za-z_]\w*", text)
-            case Let(_, _, value):
-                out += re.findall(r"[A-Za-z_]\w*", value)
-            case control.If(cond, then, other):
-                out += [*re.findall(r"[A-Za-z_]\w*", cond.text), *_words(then), *_words(other)]
-            case control.Forever(body):
-                out += _words(body)
-            case _:
-                pass
-    return out
-
-
-def _acts(value: str, callees: Mapping[str, Callee]) -> bool:
-    """Whether an expression does more than to give a value: it calls a function of the program, or takes from the tape."""
-    return bool({"pop", *(c.name for c in callees.values())} & set(re.findall(r"[A-Za-z_]\w*(?=\()", value)))
-
-
-def _far(items: list[Item]) -> list[str]:
-    """Names that are read outside of the braces around their definitions."""
-    everywhere = Counter(_words(items))
-    far: list[str] = []
-
-    def look(scope: list[Item]) -> None:
-        inside = Counter(_words(scope))
-        for x in scope:
-            match x:
-                case Let(_, name, _) if everywhere[name] > inside[name]:
-                    far.append(name)
-                case control.If(_, then, other):
-                    look(then)
-                    look(other)
-                case control.Forever(body):
-                    look(body)
-                case _:
-                    pass
-
-    look(items)
-    return far

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
+from tlc.backends import scalar_text
 from tlc.backends.c.helpers import Helpers, suffix
 from tlc.backends.c.words import (
     AND,
@@ -18,7 +19,6 @@ from tlc.backends.c.words import (
     BIT_OR,
     BIT_XOR,
     EQUAL,
-    LESS,
     OR,
     PRODUCT,
     SHIFT,
@@ -29,31 +29,20 @@ from tlc.backends.c.words import (
     call,
     cast,
     choice,
+    definition,
     infix,
+    literal,
 )
+from tlc.backends.scalar_text import COMPARED, Form, Operands, elementary, written_out
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a form sees: where helpers come from, the type of the result, the type of the operands."""
-
-    helpers: Helpers
-    result: Elem
-    operand: Elem
-
-    def help(self, name: str, *args: Text) -> Text:
-        """A call of a helper over the operands' type."""
-        return call(self.helpers.use(name, self.operand), *args)
-
+class Context(scalar_text.Context[Helpers]):
     def small(self, a: Text) -> Text:
         """Arithmetic on 8 bits is done in `int` and cut off."""
         return cast(TYPES[self.result], a) if self.result in (Elem.I8, Elem.U8) else a
-
-
-Form = Callable[..., Text]  # (context, *operands) -> expression
 
 
 def _arithmetic(name: str, symbol: str, binds: int) -> Form:
@@ -129,17 +118,21 @@ def _shr(c: Context, a: Text, n: Text) -> Text:
     return infix(a, ">>", _count(c, n), SHIFT)
 
 
-def _elementary(name: str) -> Form:
-    def form(c: Context, *args: Text) -> Text:
-        from tlc.backends.c.functions import elementary_function
+def _elementary_function(helpers: Helpers, name: str, elem: Elem) -> str:
+    """The name of an elementary function; its text is in the file from now on.
 
-        return call(elementary_function(c.helpers, name, c.operand), *args)
-
-    return form
-
-
-def _comparison(symbol: str, binds: int) -> Form:
-    return lambda c, a, b: infix(a, symbol, b, binds)
+    static inline float tanh_f32(float x) {
+      const float t0 = fabsf(x) * -2.0f;
+      ...
+      return f32_from_bits_of_i32(i32_from_bits_of_f32(-t9 / (t9 + 2.0f)) | (i32_from_bits_of_f32(x) & INT32_MIN));
+    }
+    """
+    full = f"{name}_{elem}"
+    if full not in helpers.texts:
+        params, lines, result = written_out(name, elem, literal, partial(emit, helpers), definition)
+        head = f"static inline {TYPES[elem]} {full}({', '.join(f'{TYPES[elem]} {p}' for p in params)}) {{"
+        helpers.add(full, "\n".join([head, *(f"  {line}" for line in (*lines, f"return {result};")), "}"]))
+    return full
 
 
 def _convert(c: Context, a: Text) -> Text:
@@ -180,12 +173,7 @@ FORMS: dict[str, Form] = {
     "not":      _not,
     "shl":      _shl,
     "shr":      _shr,
-    "eq":       _comparison("==", EQUAL),
-    "ne":       _comparison("!=", EQUAL),
-    "lt":       _comparison("<", LESS),
-    "le":       _comparison("<=", LESS),
-    "gt":       _comparison(">", LESS),
-    "ge":       _comparison(">=", LESS),
+    **COMPARED,
     "select":   lambda c, cond, a, b: choice(cond, a, b),
     "isnan":    lambda c, a: call("isnan", a),
     "floor":    _library("floor"),
@@ -198,14 +186,14 @@ FORMS: dict[str, Form] = {
     "key_make": lambda c, hi, lo: infix(infix(cast("uint64_t", hi), "<<", Text("32"), SHIFT), "|", lo, BIT_OR),
     "key_hi":   lambda c, k: cast("uint32_t", infix(k, ">>", Text("32"), SHIFT)),
     "key_lo":   lambda c, k: cast("uint32_t", k),
-    **{name: _elementary(name) for name, row in SCALAR_OPS.items() if row.elementary},
+    **elementary(_elementary_function),
 }  # fmt: skip
 
 _missing = [name for name in SCALAR_OPS if name not in FORMS]
 assert not _missing, f"scalar ops without a C form: {_missing}"
 
 
-def emit(helpers: Helpers, op: str, result: Elem, operands: tuple[tuple[Text, Elem], ...]) -> Text:
+def emit(helpers: Helpers, op: str, result: Elem, operands: Operands) -> Text:
     """One op as an expression."""
     of = operands[1 if op == "select" else 0][1]
     if op != "select" and (result in NARROW or of in NARROW):

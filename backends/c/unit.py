@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tlc.backends.c.calls import Callee, can_stop, may_stop, reached
 from tlc.backends.c.helpers import Helpers
-from tlc.backends.c.kernel import Callee, can_stop, head, print_kernel
-from tlc.backends.c.procedure import STOPPED, function_head, may_stop, print_function, reached
+from tlc.backends.c.kernel import head, print_kernel
+from tlc.backends.c.procedure import STOPPED, function_head, print_function
 from tlc.backends.c.words import Names
 from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Module, walk

@@ -70,6 +70,10 @@ def choice(cond: Text, a: Text, b: Text) -> Text:
     return Text(f"{cond.at(OR)} ? {a.at(CHOICE + 1)} : {b.at(CHOICE)}", CHOICE)
 
 
+def definition(name: str, elem: Elem, value: Text) -> str:
+    return f"const {TYPES[elem]} {name} = {value};"
+
+
 # ---------------------------------------------------------------- literals
 
 

@@ -22,10 +22,11 @@ from tlc.backends.cuda.words import MEMORY
 from tlc.frontend.diagnostics import InternalError
 from tlc.ssa.ir import Module
 from tlc.tensor.kernel.grid import Grid, grids, is_gpu
-from tlc.tensor.kernel.ir import Buffer, Const, Kernel, Let
+from tlc.tensor.kernel.ir import Const, Kernel, Let
 from tlc.tensor.kernel.scalars import value_of
 
 _TYPE = re.compile(rf"\b({'|'.join(sorted({t for t in MEMORY.values() if t != 'bool'}))})\b")
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Function:
     grid: Grid
     parameters: tuple[str, ...]
     text: str
+    dynamic: int = 0  # bytes of shared memory that a launch asks for, beside what stands in the text
 
 
 def dimensions(function: Function, scalars: Mapping[str, Any]) -> tuple[int, ...]:
@@ -63,7 +65,7 @@ _HEAD = '''\
 
 A function is one launch of a grid. It gets the results of its kernel, then its inputs: tensors as pointers to their elements in row-major
 order, at addresses that are multiples of 16, extents and other scalars as themselves. {indices}
-Reals round after every operation, in this order.
+Reals round after every operation, in this order{but}.
 """
 '''
 _NARROW = "Extents, and sizes of tensors, are below 2^31."
@@ -83,8 +85,11 @@ def emit(kernels: Mapping[str, Kernel], title: str = "", wide: bool = False, mod
         functions += _functions(kernel, helpers, procedures, taken, wide or not _fits(kernel))
     code = [*helpers.texts.values(), *(f.text for f in functions)]
     helpers.imports["numba"].update(_TYPE.findall("".join(code)))
-    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(helpers.imports.items())]
-    top = _HEAD.format(title=title.replace('"""', "'''") or "Kernels of tlc.", indices=_WIDE if wide else _NARROW)
+    there = set(_WORD.findall("".join(code)))
+    used = {module: sorted(names & there) for module, names in sorted(helpers.imports.items())}
+    imports = [f"from {module} import {', '.join(names)}" for module, names in used.items() if names]
+    but = "; but `mma` adds in an order of its own" if any(name.startswith("mma_") for name in there) else ""
+    top = _HEAD.format(title=title.replace('"""', "'''") or "Kernels of tlc.", indices=_WIDE if wide else _NARROW, but=but)
     parts = [top.rstrip("\n"), "\n".join(imports)]
     text = "\n\n".join(parts) + "".join(f"\n\n\n{t}" for t in code)
     return Unit(text + "\n", tuple(functions))
@@ -92,8 +97,7 @@ def emit(kernels: Mapping[str, Kernel], title: str = "", wide: bool = False, mod
 
 def _fits(kernel: Kernel) -> bool:
     """As far as is known, buffers have at most `MOST` elements."""
-    buffers = [*kernel.outputs, *(p for p in kernel.inputs if isinstance(p, Buffer))]
-    return all(prod(int(e.value) for e in b.shape if isinstance(e, Const)) <= MOST for b in buffers)
+    return all(prod(int(e.value) for e in b.shape if isinstance(e, Const)) <= MOST for b in kernel.buffers)
 
 
 def _functions(kernel: Kernel, helpers: Helpers, procedures: Procedures, names: Names, wide: bool) -> Iterator[Function]:
@@ -110,4 +114,4 @@ def _functions(kernel: Kernel, helpers: Helpers, procedures: Procedures, names: 
             name = names.of(f"{kernel.name}_{number}" if several else kernel.name)
             printer = Printer(kernel, helpers, procedures, name, tuple(lets), part, wide)
             text = printer.run()
-            yield Function(name, kernel, tuple(lets), part, printer.parameters, text)
+            yield Function(name, kernel, tuple(lets), part, printer.parameters, text, printer.dynamic)

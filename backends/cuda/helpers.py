@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tlc.backends.c.helpers import suffix
 from tlc.backends.c.words import EQUAL, Text, call, infix
 from tlc.backends.cuda.intrinsics import INTRINSICS
-from tlc.backends.cuda.words import MEMORY, VALUES, literal
+from tlc.backends.cuda.words import MEMORY, VALUES, Narrow, literal
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import Elem
@@ -58,12 +59,14 @@ class Helpers:
         """The value of what lies in memory."""
         if elem is Elem.BOOL:
             return infix(cell, "!=", Text("0"), EQUAL)
-        return self.intrinsic(f"f32_of_{elem}", cell) if elem in NARROW else cell
+        return Narrow(str(self.intrinsic(f"f32_of_{elem}", cell)), elem=elem, bits=str(cell)) if elem in NARROW else cell
 
     def stored(self, value: Text, elem: Elem) -> Text:
         """What lies in memory for a value."""
         if elem is Elem.BOOL:
             return call(MEMORY[elem], value)
+        if isinstance(value, Narrow) and value.elem is elem:
+            return Text(value.bits)
         return self.intrinsic(f"{elem}_of_f32", value.wide or value) if elem in NARROW else value  # it rounds once more
 
     def literal(self, value: object, elem: Elem) -> Text:
@@ -140,11 +143,6 @@ return {h.cast(result, Text("x"))}"""
 
 def _round(h: Helpers, e: Elem) -> str:
     return f"return {h.intrinsic(f'f32_of_{e}', h.intrinsic(f'{e}_of_f32', Text('x')))}"
-
-
-def suffix(elem: Elem) -> str:
-    """What the names of libdevice's functions on f32 end with."""
-    return "f" if elem is Elem.F32 else ""
 
 
 HELPERS: dict[str, tuple[str, Row]] = {

@@ -7,6 +7,7 @@
     local a: f32[8]                      a = cuda.local.array(8, float32); a variable, if it has one cell
     unroll k in 0..8                     `for k in range(8)`, which the compiler writes out; written out here, if it is large
     vector<4> l in 0..4                  the same, and where its accesses are neighbours and aligned, `load4` and `store4`
+    mma c[r, 0] += a[r, 0] @ b[0]        mma_bf16(c, 4 * r, a, 8 * r, b, 0); so `ldmatrix`
     v = shuffle_xor(x, 16)               cuda.shfl_xor_sync(0xffffffff, x, 16)
     fma(x, y, z), x * y                  fmaf_rn(x, y, z), fmul_rn(x, y): reals round as they stand, nothing contracts
 
@@ -18,12 +19,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import frexp
 
-from tlc.backends.c.kernel import origin
-from tlc.backends.c.words import LESS, Names, Text, call
+from tlc.backends.c.words import LESS, Text, call
 from tlc.backends.cuda import words
 from tlc.backends.cuda.helpers import Helpers
 from tlc.backends.cuda.index import Indices
@@ -31,33 +31,38 @@ from tlc.backends.cuda.intrinsics import INTRINSICS
 from tlc.backends.cuda.procedure import Procedures
 from tlc.backends.cuda.scalar import emit as emit_op
 from tlc.backends.cuda.vectors import Wide, wide_accesses
-from tlc.backends.cuda.words import MEMORY, VALUES, choice, whole
-from tlc.frontend.diagnostics import InternalError
+from tlc.backends.cuda.words import MEMORY, VALUES, whole
+from tlc.backends.kernel_text import KernelPrinter, is_variable, origin, zero
 from tlc.frontend.types import Elem
 from tlc.tensor.graph import ir as algebra
 from tlc.tensor.kernel.calls import expressions
-from tlc.tensor.kernel.grid import Grid
+from tlc.tensor.kernel.grid import Grid, room
 from tlc.tensor.kernel.ir import (
     WARP,
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
     Const,
-    Declare,
+    CopyAsync,
+    Copying,
     Exchange,
     Expr,
     For,
     How,
     If,
-    Kernel,
     Kind,
     Let,
     Load,
+    LoadMatrices,
+    Meeting,
+    Mma,
     Op,
     Space,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     const,
     op,
     statements,
@@ -65,49 +70,39 @@ from tlc.tensor.kernel.ir import (
 )
 from tlc.tensor.kernel.text import print_expr
 
-SHARED = 48 << 10  # bytes of shared memory that a block has without asking
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_INDEX = ("add", "sub", "mul", "neg", "floordiv", "mod", "min", "max")
-_LONG = 110  # a part of an expression that gets a name, for people
+STATIC = 48 << 10  # bytes of shared memory that a block has without asking
 _WRITTEN_OUT = 96  # statements that an unrolled loop may run before it is written out here: the compiler leaves larger ones
 _SHORT = 16  # iterations of a loop that the compiler writes out by itself
 _DIMENSIONS = ("x", "y", "z")  # of a grid, the innermost loop first
 _SHUFFLES = {How.XOR: "shfl_xor_sync", How.DOWN: "shfl_down_sync", How.INDEX: "shfl_sync"}
-TRUE, FALSE = words.literal(True, Elem.BOOL), words.literal(False, Elem.BOOL)
 
 
 @dataclass
-class Printer:
+class Printer(KernelPrinter):
     """Prints one grid of a kernel. `parameters` are numba's types of the kernel's parameters, pointers with a star."""
 
-    kernel: Kernel
     helpers: Helpers
     procedures: Procedures
     name: str
     lets: tuple[Let, ...]
     grid: Grid
     wide: bool
-    lines: list[str] = field(default_factory=list)
-    depth: int = 1
-    names: Names = field(default_factory=lambda: words.names(frozenset(INTRINSICS)))
-    env: dict[str, str] = field(default_factory=dict)  # what variables and buffers are called in Python
-    standing: dict[str, Expr] = field(default_factory=dict)  # variables whose value stands where they are read
-    begun: set[int] = field(default_factory=set)  # ids of stores that are done by a declaration
-    hoisted: dict[Expr, Text] = field(default_factory=dict)  # parts of long expressions that stand before the current statement
-    lanes: dict[Expr, Text] = field(default_factory=dict)  # loads of a vector loop that are done before it
-    stores: dict[int, str] = field(default_factory=dict)  # ids of stores of a vector loop that are done behind it, and arrays for them
-    whole: Expr | None = None
-    lazy: int = 0  # choices around, one side of which is not evaluated
-    parameters: tuple[str, ...] = ()
+    indices: Indices = field(init=False)
+    lanes: dict[Expr, Text] = field(init=False, default_factory=dict)  # loads of a vector loop that are done before it
+    stores: dict[int, str] = field(init=False, default_factory=dict)  # ids of those that are done behind it, and cells for them
+    parameters: tuple[str, ...] = field(init=False, default=())
+    dynamic: int = field(init=False, default=0)  # bytes of shared memory that a launch asks for: then shared buffers are parts of it,
+    offsets: dict[str, int] = field(init=False, default_factory=dict)  # from these elements on, of their type
+    pools: dict[str, str] = field(init=False, default_factory=dict)  # what it is called, by the type of its elements
+
+    indent, true, false = "    ", words.literal(True, Elem.BOOL), words.literal(False, Elem.BOOL)
 
     def __post_init__(self) -> None:
         k = self.kernel
-        program = statements((*self.grid.before, self.grid.thread))
-        read = (x for s in program for e in expressions(s) for x in subexpressions(e) if isinstance(x, Var))
-        self.uses = Counter(x.name for x in read)
-        buffers = [*k.outputs, *(p for p in k.inputs if isinstance(p, Buffer))]
-        self.indices = Indices(buffers, self.wide, self.plain, self.help, self.divide)
-        for p in (*k.outputs, *k.inputs):
+        self.count(statements((*self.grid.before, self.grid.thread)))
+        self.indices = Indices(k.buffers, self.wide, self.plain, self.help, self.divide)
+        self.names = words.names(frozenset(INTRINSICS))
+        for p in k.parameters:
             self.env[p.name] = self.names.of(p.name)
 
     # ------------------------------------------------------------ the function
@@ -115,9 +110,12 @@ class Printer:
     def run(self) -> str:
         """The function. Raises `CompileError` for what cannot be on a GPU yet."""
         k = self.kernel
-        shared = sum(b.elem.bytes * prod(int(e.value) for e in b.shape if isinstance(e, Const)) for b in self.grid.shared)
-        if shared > SHARED:
-            raise InternalError(f"{shared} bytes of shared memory, and a block has {SHARED}", f"kernel {k.name}")
+        if self.grid.bytes > STATIC:
+            self.dynamic = self.grid.bytes
+            at = 0
+            for b in self.grid.shared:
+                self.offsets[b.name] = at // b.elem.bytes
+                at += room(b)
         self.parameters = (*(f"{MEMORY[b.elem]}*" for b in k.outputs), *(self.parameter(p) for p in k.inputs))
         later = Counter(x.name for s in self.lets for x in subexpressions(s.value) if isinstance(x, Var))
         self.uses.update(later)
@@ -125,7 +123,7 @@ class Printer:
             self.let(s)
         heading = self.heading()
         self.block(self.grid.blocks, self.grid.before)
-        params = ", ".join(self.env[p.name] for p in (*k.outputs, *k.inputs))
+        params = ", ".join(self.env[p.name] for p in k.parameters)
         top = [f"@cuda.jit(launch_bounds={self.grid.threads})", f"def {self.name}({params}):", *heading]
         return "\n".join([*top, *self.lines])
 
@@ -146,7 +144,7 @@ class Printer:
     def heading(self) -> list[str]:
         """What the function is, for people."""
         k = self.kernel
-        shapes = [f"{self.env[b.name]}: {_shape(b)}" for b in (*k.outputs, *(p for p in k.inputs if isinstance(p, Buffer)))]
+        shapes = [f"{self.env[b.name]}: {_shape(b)}" for b in k.buffers]
         extents = ", ".join(re.sub(r"int64\((\w+)\)", r"\1", str(self.indices.text(b.stop))) for b in reversed(self.grid.blocks))
         notes = [*origin(k.span, k.notes), f"grid ({extents}), {self.grid.threads} threads a block; {', '.join(shapes)}"]
         first, *rest = (n.replace("\\", "/").replace('"""', "'''") for n in notes)
@@ -166,9 +164,6 @@ class Printer:
 
     # ------------------------------------------------------------ statements
 
-    def put(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
     def coordinate(self, s: For, text: str, inside: Callable[[], None]) -> None:
         """A variable of the hardware, and what is done for each of its values."""
         if self.trips(s) == 1 or not self.uses[s.var.name]:
@@ -183,16 +178,6 @@ class Printer:
             self.put(f"{name} = {'uint32' if small else 'int64'}({text})")
             inside()
 
-    def body(self, body: tuple[Stmt, ...]) -> None:
-        for k, s in enumerate(body):
-            self.hoisted = {}
-            if isinstance(s, Let) and s.var.elem is not Elem.I64 and self.is_next(s.var, body[k + 1 :]):
-                self.standing[s.var.name] = s.value
-            elif isinstance(s, Declare):
-                self.declare(s.buffer, next(self.flat(body[k + 1 :]), None))
-            else:
-                self.statement(s)
-
     def suite(self, body: tuple[Stmt, ...]) -> None:
         """What is indented behind a colon."""
         self.depth += 1
@@ -202,68 +187,66 @@ class Printer:
             self.put("pass")
         self.depth -= 1
 
-    def is_next(self, var: Var, following: tuple[Stmt, ...]) -> bool:
-        """A variable is read once, by what stands behind it with nothing stored in between: then its value can stand there."""
-        if self.uses[var.name] != 1:
-            return False
-        for s in self.flat(following):
-            if not isinstance(s, Let | Store | Exchange):
-                return False
-            if any(x == var for e in expressions(s) for x in subexpressions(e)):
-                return True
-            if not isinstance(s, Let):
-                return False
-        return False
-
-    def flat(self, body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-        """Statements, those in loops that run once among them."""
-        for s in body:
-            if isinstance(s, For) and self.trips(s) == 1:
-                yield from self.flat(s.body)
-            else:
-                yield s
-
-    def statement(self, s: Stmt) -> None:
+    def meet(self, s: Barrier | Meeting | Copying) -> None:
         match s:
-            case For():
-                self.loop(s)
-            case Let():
-                self.let(s)
-            case Store():
-                self.store(s)
-            case If():
-                self.conditional(s)
-            case Declare():
-                self.declare(s.buffer, None)
             case Barrier():
                 self.put("cuda.syncthreads()")
             case Exchange():
                 self.exchange(s)
+            case LoadMatrices():
+                name = "ldmatrix_trans" if s.transposed else "ldmatrix"
+                self.put(str(self.helpers.intrinsic(name, *self.cell(s.into), *self.cell(s.row))))
+            case Mma():
+                self.put(str(self.helpers.intrinsic(f"mma_{s.a.elem}", *self.cell(s.acc), *self.cell(s.a), *self.cell(s.b))))
+            case CopyAsync():
+                self.copy(s)
+            case CommitCopies():
+                self.put(str(self.helpers.intrinsic("commit_copies")))
+            case WaitCopies():
+                self.put(str(self.helpers.intrinsic(f"wait_copies_{s.pending}")))
 
-    def declare(self, b: Buffer, following: Stmt | None) -> None:
-        """A local or shared buffer; a single local cell is a variable, which begins with what is stored to it first, if that is known."""
+    def copy(self, s: CopyAsync) -> None:
+        """Nothing is read where the guard does not hold."""
+        size = Text("16")
+        if s.source.guard is not None and not self.indices.holds(s.source.guard):
+            size = words.choice(self.expr(s.source.guard), size, Text("0"))
+        self.put(str(self.helpers.intrinsic("copy16", *self.cell(s.into), *self.cell(s.source), size)))
+
+    def cell(self, e: Load) -> tuple[Text, Text]:
+        """An array and a row-major position in it."""
+        return Text(self.env[e.buffer.name]), self.position(e.buffer, e.indices)
+
+    def position(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
+        """The row-major position of an element in what its buffer is, or is a part of."""
+        if offset := self.offsets.get(b.name):
+            indices = (*indices[:-1], op("add", indices[-1], const(offset)))
+        return self.indices.flat(indices, b.shape)
+
+    def declare(self, b: Buffer, first: Const | None) -> None:
+        """A variable begins with 0 where its first value is not known, so that it has its type."""
+        if b.name in self.offsets:
+            self.env[b.name] = self.pool(MEMORY[b.elem])
+            return
         name = self.env[b.name] = self.names.of(b.name.rstrip("0123456789") or b.name)
-        if _is_variable(b):
-            first = _zero(b.elem)
-            if isinstance(following, Store) and following.buffer == b and isinstance(following.value, Const):
-                self.begun.add(id(following))
-                first = following.value
-            self.put(f"{name} = {self.typed(first)}")
+        if is_variable(b):
+            self.put(f"{name} = {self.typed(first or zero(b.elem))}")
             return
         extents = [str(e.value) for e in b.shape if isinstance(e, Const) and e.value != 1] or ["1"]
         shape = extents[0] if len(extents) == 1 else f"({', '.join(extents)})"
         aligned = ", alignment=16" if b.space is Space.SHARED else ""
         self.put(f"{name} = cuda.{b.space.value}.array({shape}, {MEMORY[b.elem]}{aligned})")
 
+    def pool(self, kind: str) -> str:
+        """The shared memory that the launch asks for, as elements of a type."""
+        if kind not in self.pools:
+            self.pools[kind] = self.names.of("shared")
+            self.put(f"{self.pools[kind]} = cuda.shared.array(0, {kind}, alignment=16)")
+        return self.pools[kind]
+
     def typed(self, c: Const) -> Text:
         """A constant that is the first value of a variable."""
         text = self.helpers.literal(c.value, c.elem)
         return self.helpers.cast(c.elem, text) if c.elem is Elem.I64 else text
-
-    def trips(self, s: For) -> int | None:
-        """How often a loop runs, if that is known."""
-        length = self.indices.simple(Op("sub", Elem.I64, (s.stop, s.start))).value
-        return None if length is None else -(-max(length, 0) // s.step)
 
     def loop(self, s: For) -> None:
         trips = self.trips(s)
@@ -357,14 +340,12 @@ class Printer:
             self.indices.conditions[s.var.name] = s.value
         value_text = whole(self.expr(self.wholly(s.value)))
         name = self.env[s.var.name] = self.names.of(s.var.name)
-        self.put(f"{name} = {value_text}")
+        self.put(self.definition(name, s.var.elem, value_text))
         if s.var.elem is Elem.I64:
             self.indices.scalar(s.var, name)
 
-    def is_position(self, s: Let) -> bool:
-        """Plain index arithmetic."""
-        plain = all(isinstance(x, Var | Const) or (isinstance(x, Op) and x.op in _INDEX) for x in subexpressions(s.value))
-        return plain and self.indices.is_safe(s.value)
+    def definition(self, name: str, elem: Elem, value: Text) -> str:
+        return f"{name} = {value}"
 
     def exchange(self, s: Exchange) -> None:
         """numba exchanges signed integers and reals."""
@@ -386,12 +367,12 @@ class Printer:
         else:
             place = self.place(s.buffer, s.indices)
         value = whole(self.expr(self.wholly(s.value)))
-        self.put(f"{place} = {value if _is_variable(s.buffer) else self.helpers.stored(value, s.buffer.elem)}")
+        self.put(f"{place} = {value if is_variable(s.buffer) else self.helpers.stored(value, s.buffer.elem)}")
 
     def conditional(self, s: If) -> None:
-        cond = TRUE if self.indices.holds(s.cond) else self.expr(s.cond)
-        if cond in (TRUE, FALSE):
-            self.body(s.then if cond == TRUE else s.other)
+        cond = self.true if self.indices.holds(s.cond) else self.expr(s.cond)
+        if cond in (self.true, self.false):
+            self.body(s.then if cond == self.true else s.other)
             return
         self.put(f"if {cond}:")
         with self.indices.given(s.cond):
@@ -423,14 +404,14 @@ class Printer:
         self.lanes = dict(before)
         for e in found.loads:
             array = self.names.of(f"{e.buffer.name}_{count}")
-            at = self.indices.flat(e.indices, e.buffer.shape)
+            at = self.position(e.buffer, e.indices)
             self.put(f"{array} = {self.helpers.intrinsic(f'load{count}', Text(self.env[e.buffer.name]), at)}")
             self.lanes[e] = self.helpers.loaded(Text(f"{array}{lane}"), e.buffer.elem)
         behind = []
         for x in found.stores:
             array = self.names.of(f"{x.buffer.name}_{count}")
             cells = [f"{array}[{k}]" for k in range(count)]
-            at = self.indices.flat(x.indices, x.buffer.shape)
+            at = self.position(x.buffer, x.indices)
             values = Text(f"({', '.join(cells)})")
             behind.append(self.helpers.intrinsic(f"store{count}", Text(self.env[x.buffer.name]), at, values))
             self.put(f"{array} = cuda.local.array({count}, {MEMORY[x.buffer.elem]})")
@@ -449,101 +430,41 @@ class Printer:
     def place(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
         """A cell of a buffer."""
         name = self.env[b.name]
-        if b.space is Space.GLOBAL:
-            return Text(f"{name}[{self.indices.flat(indices, b.shape)}]")
-        if _is_variable(b):
+        if b.space is Space.GLOBAL or b.name in self.offsets:
+            return Text(f"{name}[{self.position(b, indices)}]")
+        if is_variable(b):
             return Text(name)
         at = [str(self.indices.text(i)) for i, e in zip(indices, b.shape, strict=True) if not isinstance(e, Const) or e.value != 1]
         return Text(f"{name}[{', '.join(at) or '0'}]")
 
-    def wholly(self, e: Expr) -> Expr:
-        """What stands in a line of its own anyway."""
-        self.whole = e
-        return e
-
-    def expr(self, e: Expr) -> Text:
-        match e:
-            case Var() if e.elem is Elem.I64:
-                return self.indices.text(e)
-            case Op() if e.elem is Elem.I64 and e.op in _INDEX and self.indices.is_safe(e):
-                return self.indices.text(e)
-            case Op() if e.op in _COMPARISONS and e.args[0].elem is Elem.I64:
-                return self.indices.comparison(e.op, *e.args) or self.op(e)
-            case Op("and" | "or", Elem.BOOL, (a, b)):
-                return self.logic(e, a, b)
-            case _:
-                return self.plain(e)
+    def literal(self, value: object, elem: Elem) -> Text:
+        return self.helpers.literal(value, elem)
 
     def plain(self, e: Expr) -> Text:
-        """What is no index arithmetic."""
-        match e:
-            case Const():
-                return self.helpers.literal(e.value, e.elem)
-            case Var():
-                return self.expr(self.standing[e.name]) if e.name in self.standing else Text(self.env[e.name])
-            case Load() if e in self.lanes:
-                return self.lanes[e]
-            case Load() if e.guard is not None:
-                return self.choice(e, e.guard, Load(e.buffer, e.indices), _zero(e.elem))
-            case Load():
-                cell = self.place(e.buffer, e.indices)
-                return cell if _is_variable(e.buffer) else self.helpers.loaded(cell, e.elem)
-            case Apply():
-                return self.apply(e)
-            case Op("select", _, (cond, a, b)):
-                return self.choice(e, cond, a, b)
-            case Op():
-                return self.op(e)
+        return self.lanes[e] if isinstance(e, Load) and e in self.lanes else super().plain(_multiplied(e))
+
+    def load(self, e: Load) -> Text:
+        cell = self.place(e.buffer, e.indices)
+        return cell if is_variable(e.buffer) else self.helpers.loaded(cell, e.elem)
+
+    def emit(self, op: str, elem: Elem, operands: tuple[tuple[Text, Elem], ...]) -> Text:
+        return emit_op(self.helpers, op, elem, operands)
 
     def apply(self, e: Apply) -> Text:
-        args: list[Text] = []
-        for a in e.args:
-            if isinstance(a, Buffer):
-                args += [Text(self.env[a.name]), *(whole(self.indices.text(n)) for n in a.shape)]
-            else:
-                args.append(whole(self.expr(a)))
-        return call(self.procedures.name(e.function, self.kernel.span), *args)
-
-    def op(self, e: Op) -> Text:
-        text = emit_op(self.helpers, e.op, e.elem, tuple((self.expr(a), a.elem) for a in e.args))
-        if len(text.text) <= _LONG or e is self.whole or (self.lazy and not _is_harmless(e)):
-            return text
-        if e not in self.hoisted:
-            name = self.names.of("part")
-            self.put(f"{name} = {text}")
-            self.hoisted[e] = Text(name)
-        return self.hoisted[e]
-
-    def choice(self, e: Op | Load, cond: Expr, a: Expr, b: Expr) -> Text:
-        c = TRUE if self.indices.holds(cond) else self.expr(cond)
-        if c == FALSE:
-            return self.expr(b)
-        self.lazy += 1
-        with self.indices.given(cond):
-            then = self.expr(a)
-        self.lazy -= 1
-        return then if c == TRUE else choice(c, whole(then), whole(self.expr(b)))
-
-    def logic(self, e: Op, a: Expr, b: Expr) -> Text:
-        x = self.expr(a)
-        self.lazy += 1
-        with self.indices.given(a if e.op == "and" else Const(True, Elem.BOOL)):
-            y = self.expr(b)
-        self.lazy -= 1
-        unit, zero = (TRUE, FALSE) if e.op == "and" else (FALSE, TRUE)
-        if zero in (x, y):
-            return zero
-        if unit in (x, y):
-            return y if x == unit else x
-        return emit_op(self.helpers, e.op, Elem.BOOL, ((x, Elem.BOOL), (y, Elem.BOOL)))
-
-    def help(self, name: str, args: Sequence[Text]) -> Text:
-        return emit_op(self.helpers, name, Elem.I64, tuple((a, Elem.I64) for a in args))
+        return call(self.procedures.name(e.function, self.kernel.span), *map(whole, self.arguments(e)))
 
     def divide(self, name: str, a: Text, b: Text) -> Text:
         """A quotient or remainder of `uint32`s."""
         both = (x if isinstance(x, words.Small) else self.helpers.cast(Elem.U32, x) for x in (a, b))
         return call(self.helpers.use(name, Elem.U32), *both)
+
+
+def _multiplied(e: Expr) -> Expr:
+    """A quotient by a power of two as a product, which is the same number: the compiler does not see it through `fdiv_rn`."""
+    match e:
+        case Op("div", Elem.F32 | Elem.F64, (a, Const(float(by)))) if abs(frexp(by)[0]) == 0.5 and 2.0**-64 <= abs(by) <= 2.0**64:
+            return Op("mul", e.elem, (a, Const(1.0 / by, e.elem)))
+    return e
 
 
 def _wants_small(s: For) -> bool:
@@ -566,20 +487,6 @@ def _wants_small(s: For) -> bool:
                     case Op("floordiv" | "mod", Elem.I64) if any(map(reads, e.args)):
                         return True
     return False
-
-
-def _is_variable(b: Buffer) -> bool:
-    """A local buffer of one cell."""
-    return b.space is Space.LOCAL and all(isinstance(e, Const) and e.value == 1 for e in b.shape)
-
-
-def _zero(elem: Elem) -> Const:
-    return Const(False if elem is Elem.BOOL else 0.0 if elem.is_real else 0, elem)
-
-
-def _is_harmless(e: Expr) -> bool:
-    """An expression may be evaluated where its value is not wanted."""
-    return not any(isinstance(x, Load | Apply) or (isinstance(x, Op) and x.op in ("floordiv", "mod")) for x in subexpressions(e))
 
 
 def _shape(b: Buffer) -> str:

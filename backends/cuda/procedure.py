@@ -15,19 +15,20 @@ from dataclasses import dataclass, field
 
 from tlc.backends.c import control
 from tlc.backends.c.control import Forever, Goto, If, Item, Let, Line
-from tlc.backends.c.kernel import origin
-from tlc.backends.c.words import AND, SUM, Text, call
+from tlc.backends.c.words import AND, SUM, Names, Text, call
 from tlc.backends.cuda import words
 from tlc.backends.cuda.helpers import Helpers
 from tlc.backends.cuda.intrinsics import INTRINSICS
 from tlc.backends.cuda.scalar import emit
 from tlc.backends.cuda.words import VALUES
+from tlc.backends.kernel_text import origin
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
+from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import predecessors, reverse_postorder
-from tlc.ssa.ir import Block, Function, Instr, Terminator, Value
+from tlc.ssa.ir import Block, Function, Instr, Terminator, Value, const_of
 
 _LONG = 100
 
@@ -47,11 +48,15 @@ class Procedures:
             raise unsupported(f"the function `{function}`, which calls itself," if function in self.making else f"`{function}`", caller)
         if function not in self.names:
             self.making.append(function)
-            name = words.names(frozenset((*INTRINSICS, *self.helpers.texts, *self.names.values()))).of(function)
+            name = self.scope().of(function)
             self.helpers.texts[name] = _Printer(self.functions[function], self, name, caller).run()
             self.names[function] = name
             self.making.pop()
         return self.names[function]
+
+    def scope(self, *more: str) -> Names:
+        """Names of a new scope in the file."""
+        return words.names(frozenset((*INTRINSICS, *self.helpers.texts, *self.names.values(), *more)))
 
 
 def unsupported(what: str, span: Span) -> CompileError:
@@ -69,8 +74,7 @@ class _Printer:
     conditions: dict[Block, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        taken = frozenset((*INTRINSICS, *self.procedures.helpers.texts, *self.procedures.names.values(), self.name))
-        self.names = words.names(taken)
+        self.names = self.procedures.scope(self.name)
         self.helpers = self.procedures.helpers
         self.into = predecessors(self.function.body)
 
@@ -126,8 +130,8 @@ class _Printer:
 
     def typed(self, v: Value) -> Text:
         """A value that a variable gets, of its type also where it is a bare number."""
-        text, constant = self.one(v), isinstance(v.owner, Instr) and v.owner.op == "const"
-        return call(VALUES[v.type.elem], text) if constant and v.type.elem in (Elem.I64, Elem.F64) else text
+        text = self.one(v)
+        return call(VALUES[v.type.elem], text) if const_of(v) is not None and v.type.elem in (Elem.I64, Elem.F64) else text
 
     # ------------------------------------------------------------ values
 
@@ -152,7 +156,7 @@ class _Printer:
                 self.give(instr.result, self.helpers.loaded(cell, instr.result.type.elem), here)
             case "call":
                 args = [t for v in instr.operands for t in (self.values[v] if v.type.rank else (self.typed(v),))]
-                self.named(instr.result, call(self.procedures.name(str(instr.attrs["callee"]), instr.span), *args), here)
+                self.named(instr.result, call(self.procedures.name(callee_of(instr), instr.span), *args), here)
             case name if name in SCALAR_OPS:
                 operands = tuple((self.one(v), v.type.elem) for v in instr.operands)
                 self.give(instr.result, emit(self.helpers, name, instr.result.type.elem, operands), here)

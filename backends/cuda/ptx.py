@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tlc.backends.cuda.emit import Function, Unit
-from tlc.backends.cuda.intrinsics import INTRINSICS, Assembly, Wide
+from tlc.backends.cuda.intrinsics import INTRINSICS, Assembly, Copy, Effect, LoadMatrices, Mma, Wide
 from tlc.frontend import disk_cache
 from tlc.ssa.world import RuntimeStop
 
@@ -114,10 +114,25 @@ def _intrinsic(name: str) -> Any:
     """A row as a function of numba."""
     from numba.cuda.extending import intrinsic
 
-    row = INTRINSICS[name]
-    make = _assembly(row) if isinstance(row, Assembly) else _store(row) if row.stores else _load(row)
+    make = _maker(INTRINSICS[name])
     make.__name__ = name
     return intrinsic(make)
+
+
+def _maker(row: Assembly | Wide | LoadMatrices | Mma | Copy | Effect) -> Callable[..., Any]:
+    match row:
+        case Assembly():
+            return _assembly(row)
+        case Wide():
+            return _store(row) if row.stores else _load(row)
+        case LoadMatrices():
+            return _load_matrices(row)
+        case Mma():
+            return _mma(row)
+        case Copy():
+            return _copy(row)
+        case Effect():
+            return _effect(row)
 
 
 def _assembly(row: Assembly) -> Callable[..., Any]:
@@ -144,15 +159,38 @@ def _address(builder: Any, pointer: Any, index: Any, type: Any) -> Any:
     return builder.bitcast(builder.gep(pointer, [index]), type.as_pointer())
 
 
+def _pointer(context: Any, builder: Any, type: Any, value: Any) -> Any:
+    """Where the elements of an array begin, or what a pointer points to."""
+    from numba import types
+
+    return context.make_array(type)(context, builder, value).data if isinstance(type, types.Array) else value
+
+
+def _vector(element: Any, count: int) -> tuple[Any, int, int]:
+    """The vector that an access is of, its bytes, and how many elements one of its own holds: narrow ones go by words of 32 bits, for
+    vectors of narrow ones would be several accesses.
+    """
+    from llvmlite import ir
+
+    width = element.width if isinstance(element, ir.IntType) else {ir.FloatType(): 32, ir.DoubleType(): 64}[element]
+    each = max(32 // width, 1)
+    return ir.VectorType(ir.IntType(32) if each > 1 else element, count // each), count * width // 8, each
+
+
 def _load(row: Wide) -> Callable[..., Any]:
     from llvmlite import ir
     from numba import types
 
     def code(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
-        vector = ir.VectorType(args[0].type.pointee, row.count)
-        value = builder.load(_address(builder, args[0], args[1], vector), align=16)
-        cells = [builder.extract_element(value, ir.IntType(32)(k)) for k in range(row.count)]
-        return context.make_tuple(builder, signature.return_type, cells)
+        pointer = _pointer(context, builder, signature.args[0], args[0])
+        element = pointer.type.pointee
+        vector, size, each = _vector(element, row.count)
+        value = builder.load(_address(builder, pointer, args[1], vector), align=size)
+        words = [builder.extract_element(value, ir.IntType(32)(k)) for k in range(vector.count)]
+        if each > 1:
+            parts = [builder.lshr(w, w.type(element.width * k)) for w in words for k in range(each)]
+            words = [builder.trunc(part, element) for part in parts]
+        return context.make_tuple(builder, signature.return_type, words)
 
     def load(_: Any, pointer: Any, index: Any) -> Any:
         return types.UniTuple(pointer.dtype, row.count)(pointer, types.int64), code
@@ -165,15 +203,118 @@ def _store(row: Wide) -> Callable[..., Any]:
     from numba import types
 
     def code(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
-        pointer, index, cells = args
-        vector = ir.VectorType(pointer.type.pointee, row.count)
+        array, index, cells = args
+        pointer = _pointer(context, builder, signature.args[0], array)
+        vector, size, each = _vector(pointer.type.pointee, row.count)
+        parts = [builder.extract_value(cells, k) for k in range(row.count)]
         value = ir.Constant(vector, ir.Undefined)
-        for k in range(row.count):
-            value = builder.insert_element(value, builder.extract_value(cells, k), ir.IntType(32)(k))
-        builder.store(value, _address(builder, pointer, index, vector), align=16)
+        for k in range(vector.count):
+            word = parts[each * k]
+            if each > 1:
+                word = builder.zext(word, vector.element)
+                for n in range(1, each):
+                    part = builder.zext(parts[each * k + n], vector.element)
+                    word = builder.or_(word, builder.shl(part, part.type(pointer.type.pointee.width * n)))
+            value = builder.insert_element(value, word, ir.IntType(32)(k))
+        builder.store(value, _address(builder, pointer, index, vector), align=size)
         return context.get_dummy_value()
 
     def store(_: Any, pointer: Any, index: Any, cells: Any) -> Any:
         return types.void(pointer, types.int64, types.UniTuple(pointer.dtype, row.count)), code
 
     return store
+
+
+_GLOBAL, _SHARED = 1, 3  # numbers of address spaces
+
+
+def _in_space(builder: Any, pointer: Any, space: int) -> Any:
+    """An address in one address space, as an integer: of 32 bits in shared memory."""
+    from llvmlite import ir
+
+    cast = builder.addrspacecast(pointer, ir.PointerType(pointer.type.pointee, space))
+    return builder.ptrtoint(cast, ir.IntType(32 if space == _SHARED else 64))
+
+
+def _registers(builder: Any, pointer: Any, index: Any, count: int) -> list[Any]:
+    """Pointers to so many registers of 32 bits, which lie in a local array from an index on."""
+    from llvmlite import ir
+
+    first = _address(builder, pointer, index, ir.IntType(32))
+    return [builder.gep(first, [ir.IntType(32)(k)]) for k in range(count)]
+
+
+def _load_matrices(row: LoadMatrices) -> Callable[..., Any]:
+    from llvmlite import ir
+    from numba import types
+
+    word = ir.IntType(32)
+
+    def code(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        into, source = (_pointer(context, builder, signature.args[k], args[k]) for k in (0, 2))
+        shared = _in_space(builder, builder.gep(source, [args[3]]), _SHARED)
+        type = ir.FunctionType(ir.LiteralStructType([word] * 4), [word])
+        found = builder.call(ir.InlineAsm(type, row.text, "=r,=r,=r,=r,r,~{memory}", side_effect=True), [shared])
+        for k, at in enumerate(_registers(builder, into, args[1], 4)):
+            builder.store(builder.extract_value(found, k), at, align=2)
+        return context.get_dummy_value()
+
+    def load(_: Any, into: Any, at: Any, source: Any, place: Any) -> Any:
+        return types.void(into, types.int64, source, types.int64), code
+
+    return load
+
+
+def _mma(row: Mma) -> Callable[..., Any]:
+    from llvmlite import ir
+    from numba import types
+
+    word, real = ir.IntType(32), ir.FloatType()
+    constraints = ",".join(["=f"] * row.acc + ["r"] * (row.a + row.b) + ["f"] * row.acc)
+
+    def code(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        acc, a, b = (_pointer(context, builder, signature.args[k], args[k]) for k in (0, 2, 4))
+        factors = [*_registers(builder, a, args[3], row.a), *_registers(builder, b, args[5], row.b)]
+        sums = [builder.gep(acc, [builder.add(args[1], args[1].type(k))]) for k in range(row.acc)]
+        operands = [builder.load(p, align=2) for p in factors] + [builder.load(p) for p in sums]
+        type = ir.FunctionType(ir.LiteralStructType([real] * row.acc), [word] * len(factors) + [real] * row.acc)
+        found = builder.call(ir.InlineAsm(type, row.text, constraints, side_effect=True), operands)
+        for k, p in enumerate(sums):
+            builder.store(builder.extract_value(found, k), p)
+        return context.get_dummy_value()
+
+    def multiply(_: Any, acc: Any, i: Any, a: Any, j: Any, b: Any, k: Any) -> Any:
+        return types.void(acc, types.int64, a, types.int64, b, types.int64), code
+
+    return multiply
+
+
+def _copy(row: Copy) -> Callable[..., Any]:
+    from llvmlite import ir
+    from numba import types
+
+    def code(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        into = builder.gep(_pointer(context, builder, signature.args[0], args[0]), [args[1]])
+        operands = [_in_space(builder, into, _SHARED), _in_space(builder, builder.gep(args[2], [args[3]]), _GLOBAL), args[4]]
+        type = ir.FunctionType(ir.VoidType(), [x.type for x in operands])
+        builder.call(ir.InlineAsm(type, row.text, "r,l,r,~{memory}", side_effect=True), operands)
+        return context.get_dummy_value()
+
+    def copy(_: Any, into: Any, at: Any, pointer: Any, place: Any, size: Any) -> Any:
+        return types.void(into, types.int64, pointer, types.int64, types.int32), code
+
+    return copy
+
+
+def _effect(row: Effect) -> Callable[..., Any]:
+    from llvmlite import ir
+    from numba import types
+
+    def code(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        builder.call(ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), row.text, "~{memory}", side_effect=True), [])
+        return context.get_dummy_value()
+
+    def effect(_: Any) -> Any:
+        return types.void(), code
+
+    return effect

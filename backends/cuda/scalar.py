@@ -8,28 +8,21 @@ computed of them is rounded (`wide`: before).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
-from tlc.backends.c.words import AND, BIT_AND, BIT_OR, BIT_XOR, EQUAL, LESS, OR, PRODUCT, SHIFT, SUM, UNARY, Text, call
-from tlc.backends.cuda.helpers import Helpers, suffix
+from tlc.backends import scalar_text
+from tlc.backends.c.helpers import suffix
+from tlc.backends.c.words import AND, BIT_AND, BIT_OR, BIT_XOR, EQUAL, OR, PRODUCT, SHIFT, SUM, UNARY, Text, call
+from tlc.backends.cuda.helpers import Helpers
 from tlc.backends.cuda.words import VALUES, bare, choice, infix, whole
+from tlc.backends.scalar_text import COMPARED, Form, Operands, elementary, written_out
 from tlc.frontend.narrow_reals import NARROW
-from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.ops import COMPARISONS, SCALAR_OPS
 from tlc.frontend.types import Elem
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a form sees: where helpers come from, the type of the result, the type of the operands."""
-
-    helpers: Helpers
-    result: Elem
-    operand: Elem
-
-    def help(self, name: str, *args: Text) -> Text:
-        """A call of a helper over the operands' type."""
-        return call(self.helpers.use(name, self.operand), *args)
-
+class Context(scalar_text.Context[Helpers]):
     def cut(self, a: Text) -> Text:
         """What numba computes in 64 bits, in the type of the result."""
         return a if VALUES[self.result] in ("int64", "uint64") else self.helpers.cast(self.result, a)
@@ -41,9 +34,6 @@ class Context:
     def rounded(self, name: str, *args: Text) -> Text:
         """A function of libdevice that has the type before its name."""
         return self.helpers.library(f"{'f' if self.operand is Elem.F32 else 'd'}{name}_rn", *args)
-
-
-Form = Callable[..., Text]  # (context, *operands) -> expression
 
 
 def _arithmetic(symbol: str, binds: int) -> Form:
@@ -110,10 +100,6 @@ def _shift(symbol: str) -> Form:
     return form
 
 
-def _comparison(symbol: str, binds: int) -> Form:
-    return lambda c, a, b: infix(a, symbol, b, binds)
-
-
 def _isnan(c: Context, a: Text) -> Text:
     return call(c.helpers.imported("math", "isnan"), a)
 
@@ -155,13 +141,14 @@ def _key_hi(c: Context, k: Text) -> Text:
     return c.helpers.cast(Elem.U32, infix(k, ">>", c.helpers.literal(32, Elem.KEY), SHIFT))
 
 
-def _elementary(name: str) -> Form:
-    def form(c: Context, *args: Text) -> Text:
-        from tlc.backends.cuda.functions import elementary_function
-
-        return call(elementary_function(c.helpers, name, c.operand), *args)
-
-    return form
+def _elementary_function(helpers: Helpers, name: str, elem: Elem) -> str:
+    """The name of an elementary function, a device function; its text is in the file from now on."""
+    full = f"{name}_{elem}"
+    if full not in helpers.texts:
+        params, lines, result = written_out(name, elem, helpers.literal, partial(emit, helpers), lambda t, e, text: f"{t} = {text}")
+        head = f"@cuda.jit(device=True)\ndef {full}({', '.join(params)}):"
+        helpers.texts[full] = "\n".join([head, *(f"    {line}" for line in (*lines, f"return {result}"))])
+    return full
 
 
 FORMS: dict[str, Form] = {
@@ -183,12 +170,7 @@ FORMS: dict[str, Form] = {
     "not":      _not,
     "shl":      _shift("<<"),
     "shr":      _shift(">>"),
-    "eq":       _comparison("==", EQUAL),
-    "ne":       _comparison("!=", EQUAL),
-    "lt":       _comparison("<", LESS),
-    "le":       _comparison("<=", LESS),
-    "gt":       _comparison(">", LESS),
-    "ge":       _comparison(">=", LESS),
+    **COMPARED,
     "select":   lambda c, cond, a, b: choice(cond, a, b),
     "isnan":    _isnan,
     "floor":    lambda c, a: c.library("floor", a),
@@ -201,21 +183,20 @@ FORMS: dict[str, Form] = {
     "key_make": _key_make,
     "key_hi":   _key_hi,
     "key_lo":   lambda c, k: c.helpers.cast(Elem.U32, k),
-    **{name: _elementary(name) for name, row in SCALAR_OPS.items() if row.elementary},
+    **elementary(_elementary_function),
 }  # fmt: skip
 
 _missing = [name for name in SCALAR_OPS if name not in FORMS]
 assert not _missing, f"scalar ops without a CUDA form: {_missing}"
 
 
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _EXACT = ("select", "neg", "abs", "max", "min")  # of narrow reals they give narrow reals
 
 
-def emit(helpers: Helpers, op: str, result: Elem, operands: tuple[tuple[Text, Elem], ...]) -> Text:
+def emit(helpers: Helpers, op: str, result: Elem, operands: Operands) -> Text:
     """One op as an expression."""
     of = operands[1 if op == "select" else 0][1]
-    texts = tuple(whole(text) if elem is Elem.I64 and op not in _COMPARISONS else text for text, elem in operands)
+    texts = tuple(whole(text) if elem is Elem.I64 and op not in COMPARISONS else text for text, elem in operands)
     wide, value = (Elem.F32 if e in NARROW else e for e in (of, result))
     text = FORMS[op](Context(helpers, value, wide), *texts)
     exact = op in _EXACT or (op == "convert" and of is result)

@@ -1,4 +1,4 @@
-"""Which accesses of a vector loop are accesses of 16 bytes.
+"""Which accesses of a vector loop are accesses to several elements at once: of 16 bytes, or of 8 or 4 where there are no wider ones.
 
     vector<4> l in 0..4 { y[4 * t + l] = x[4 * t + l] * 2.0 }        x[4 t .. 4 t + 3] is one load, and y one store
 
@@ -16,7 +16,7 @@ from tlc.tensor.graph import ir as algebra
 from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import Buffer, Expr, For, Let, Load, Space, Store, subexpressions
 
-BYTES = 16
+SIZES = (16, 8, 4)  # bytes of an access
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,20 @@ def wide_accesses(s: For, trips: int, indices: Indices) -> Wide | None:
     with indices.loop(s, "lane"):
         axis = algebra.axis(len(indices.axes) - 1)
 
-        def aligned(b: Buffer, at: tuple[Expr, ...]) -> bool:
-            count = BYTES // b.elem.bytes
-            return b.space is Space.GLOBAL and trips % count == 0 and indices.aligned(at, b.shape, axis, count)
+        def aligned(b: Buffer, at: tuple[Expr, ...], size: int) -> bool:
+            count = size // b.elem.bytes
+            return b.space is not Space.LOCAL and count > 1 and trips % count == 0 and indices.aligned(at, b.shape, axis, count)
 
-        wide_loads = [e for e in dict.fromkeys(loads) if e.guard is None and e.buffer not in stored and aligned(e.buffer, e.indices)]
-        wide_stores = [x for x in stores if x.buffer not in loaded and stored[x.buffer] == 1 and aligned(x.buffer, x.indices)]
-    narrowest = min([*(e.elem.bytes for e in wide_loads), *(x.buffer.elem.bytes for x in wide_stores)], default=0)
-    if not narrowest:
-        return None
-    return Wide(
-        BYTES // narrowest,
-        tuple(e for e in wide_loads if e.buffer.elem.bytes == narrowest),
-        tuple(x for x in wide_stores if x.buffer.elem.bytes == narrowest),
-    )
+        may_load = [e for e in dict.fromkeys(loads) if e.guard is None and e.buffer not in stored]
+        may_store = [x for x in stores if x.buffer not in loaded and stored[x.buffer] == 1]
+        for size in SIZES:
+            wide_loads = [e for e in may_load if aligned(e.buffer, e.indices, size)]
+            wide_stores = [x for x in may_store if aligned(x.buffer, x.indices, size)]
+            narrowest = min([*(e.elem.bytes for e in wide_loads), *(x.buffer.elem.bytes for x in wide_stores)], default=0)
+            if narrowest:
+                return Wide(
+                    size // narrowest,
+                    tuple(e for e in wide_loads if e.buffer.elem.bytes == narrowest),
+                    tuple(x for x in wide_stores if x.buffer.elem.bytes == narrowest),
+                )
+    return None

@@ -20,7 +20,7 @@ import numpy as np
 
 from tlc.backends.c import words as c
 from tlc.backends.c.words import UNARY, Names, Text, call
-from tlc.frontend.narrow_reals import NARROW, nearest
+from tlc.frontend.narrow_reals import NARROW, nearest, to_memory
 from tlc.frontend.types import Elem
 
 VALUES: dict[Elem, str] = {
@@ -35,6 +35,14 @@ MEMORY: dict[Elem, str] = VALUES | {Elem.BOOL: "uint8", Elem.F16: "uint16", Elem
 @dataclass(frozen=True)
 class Small(Text):
     """The name of a `uint32` that is an index."""
+
+
+@dataclass(frozen=True)
+class Narrow(Text):
+    """A narrow real whose bits lie in memory: whoever stores it takes those."""
+
+    elem: Elem = Elem.BF16
+    bits: str = "0"
 
 
 def infix(a: Text, symbol: str, b: Text, binds: int) -> Text:
@@ -64,13 +72,21 @@ def literal(value: object, elem: Elem) -> Text:
         case Elem.F64:
             return _real(float(value), elem)
         case Elem.F32 | Elem.F16 | Elem.BF16:
-            bare = _real(nearest(float(value), elem) if elem in NARROW else float(value), Elem.F32)
+            if elem in NARROW:
+                bare = _real(nearest(float(value), elem), Elem.F32)
+                return Narrow(f"float32({bare})", wide=bare, elem=elem, bits=str(_bits(float(value), elem)))
+            bare = _real(float(value), Elem.F32)
             return replace(call("float32", bare), wide=bare)
         case Elem.I64 | Elem.STR:
             return _number(int(value))
         case _:
             bare = _number(int(value))
             return replace(call(VALUES[elem], bare), wide=bare)
+
+
+def _bits(value: float, elem: Elem) -> int:
+    """Those of a narrow real."""
+    return int(np.float16(nearest(value, elem)).view(np.uint16) if elem is Elem.F16 else to_memory(np.float32(value)))
 
 
 def _number(value: int) -> Text:

@@ -22,6 +22,8 @@ from string import Template
 from tlc.backends.context import WORKERS, offset
 from tlc.tensor.kernel.ir import GRAIN
 
+SHARES = 32  # chunks of a call that is neither so short that they would cost less than a grain,
+COARSE = 8  # nor so long that they would cost more than so many
 CHUNKS = 1 << 12  # of one call, at most
 PATIENCE = 20_000  # looks for work before sleep: about 0.4 ms
 
@@ -47,7 +49,11 @@ alone:
   ret void
 cut:
   %least = call i64 @llvm.smax.i64(i64 %work, i64 1)
-  %wanted = udiv i64 $GRAIN, %least
+  %cost = mul i64 %count, %least
+  %share = udiv i64 %cost, $SHARES
+  %light = call i64 @llvm.smin.i64(i64 %share, i64 $COARSE)
+  %aim = call i64 @llvm.smax.i64(i64 %light, i64 $GRAIN)
+  %wanted = udiv i64 %aim, %least
   %some = call i64 @llvm.smax.i64(i64 %wanted, i64 1)
   %rest = add i64 %count, ${CHUNKS_LESS_ONE}
   %few = udiv i64 %rest, $CHUNKS
@@ -281,6 +287,8 @@ def pool(grain: int = GRAIN) -> str:
     return Template(_TEXT).substitute(
         {name: offset(name) for name in _NAMES},
         GRAIN=grain,
+        COARSE=COARSE * grain,
+        SHARES=SHARES,
         CHUNKS=CHUNKS,
         CHUNKS_LESS_ONE=CHUNKS - 1,
         PATIENCE=PATIENCE,

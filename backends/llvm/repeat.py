@@ -6,9 +6,8 @@ what a call costs from outside is shared by many.
 
 from __future__ import annotations
 
-from tlc.backends.llvm.abi import kernel_symbol
-from tlc.backends.llvm.scalar import register
-from tlc.tensor.kernel.ir import Kernel, Var
+from tlc.backends.llvm.abi import kernel_declaration, kernel_symbol, parameter_types
+from tlc.tensor.kernel.ir import Kernel
 
 
 def repeated_symbol(name: str) -> str:
@@ -17,9 +16,9 @@ def repeated_symbol(name: str) -> str:
 
 def print_repeated(kernel: Kernel) -> str:
     """The function that repeats a kernel, which stands in another text."""
-    types = [register(p.elem) if isinstance(p, Var) else "ptr" for p in (*kernel.outputs, *kernel.inputs)]
+    types = parameter_types(kernel)
     lines = [
-        f"declare i32 {kernel_symbol(kernel.name)}({', '.join(['ptr', *types])})",
+        kernel_declaration(kernel),
         f'define void @"{repeated_symbol(kernel.name)}"(ptr %ctx, ptr %slots, i64 %times) nounwind {{',
         "entry:",
     ]

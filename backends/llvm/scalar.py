@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from tlc.backends.llvm import narrow
-from tlc.backends.llvm.dots import dotted
+from tlc.backends.llvm.instructions import native
 from tlc.frontend import elementary
 from tlc.frontend.narrow_reals import NARROW, to_memory
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
@@ -329,13 +329,14 @@ def emit(lines: Lines, op: str, result: Elem, operands: tuple[tuple[str, Elem], 
         wide = tuple((narrow.widened(lines, text, elem, lanes), Elem.F32) if elem in NARROW else (text, elem) for text, elem in operands)
         out = emit(lines, op, Elem.F32 if result in NARROW else result, wide, lanes)
         return narrow.rounded(lines, out, result, lanes) if result in NARROW else out
-    if SCALAR_OPS[op].instruction:
-        native = dotted(lines, op, [text for text, _ in operands], register(result), lanes)
-        if native is not None:
-            return native
+    words = [text for text, _ in operands]
+    if SCALAR_OPS[op].instruction or (op in ("max", "min") and all(w.startswith("%") for w in words)):  # LLVM knows more of constants
+        found = native(lines, op, of, words, lanes)
+        if found is not None:
+            return found
     if SCALAR_OPS[op].elementary:
         return str(elementary.expand(op, Expansion(lines, lanes), result, *operands)[0])
-    return FORMS[op](Context(lines, result, of, lanes), *(text for text, _ in operands))
+    return FORMS[op](Context(lines, result, of, lanes), *words)
 
 
 class Expansion:

@@ -5,7 +5,8 @@ the exact size, so a list nearly always holds one size), most recent first. A st
 again and again, so after the first one it asks the C library for nothing. When more than `SPARE` bytes and more than the
 program uses lie in the lists, they are given back before new memory is asked for. Where a device computes, the context says whom to ask.
 
-A tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers.
+A tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers. (A chunk may have been a tensor that a kernel of a device
+still reads: it is waited for.)
 """
 
 from __future__ import annotations
@@ -216,9 +217,18 @@ here:
 grow:
   %chunk = call ptr @tlc.alloc(ptr %ctx, i64 $CHUNK)
   %none = icmp eq ptr %chunk, null
-  br i1 %none, label %fail, label %link
+  br i1 %none, label %fail, label %safe
 fail:
   ret ptr null
+safe:
+  %wait.at = getelementptr i8, ptr %ctx, i64 $wait
+  %wait = load ptr, ptr %wait.at
+  %beside = icmp ne ptr %wait, null
+  br i1 %beside, label %settle, label %link
+settle:
+  %status = call i32 %wait(ptr null)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %fail, label %link
 link:
   %begin.at = getelementptr i8, ptr %tape.at, i64 8
   %begin = load i64, ptr %begin.at
@@ -308,7 +318,7 @@ show:
 }
 """
 
-_NAMES = ("used", "peak", "cached", "mallocs", "classes", "tapes", "ticked", "allocate", "release")
+_NAMES = ("used", "peak", "cached", "mallocs", "classes", "tapes", "ticked", "wait", "allocate", "release")
 
 SUPPORT = Template(_TEXT).substitute(
     {name: offset(name) for name in _NAMES},

@@ -13,9 +13,8 @@ from dataclasses import replace
 from string import Template
 
 from tlc.backends.context import SERVICES, offset
-from tlc.backends.llvm.abi import kernel_symbol
+from tlc.backends.llvm.abi import kernel_symbol, parameter_types
 from tlc.backends.llvm.kernel import print_kernel
-from tlc.backends.llvm.scalar import register
 from tlc.backends.program import ENTRY
 from tlc.backends.timing import (
     AMOUNTS,
@@ -88,9 +87,9 @@ def print_timed(kernel: Kernel, number: int, work: Iterable[int] = ()) -> str:
     """The definition of a kernel that counts in row `number`; `work` are outputs that nobody reads. Needs `DECLARE_CLOCK`."""
     inside = replace(kernel, name=f"{kernel.name}.inside")
     amounts = counting_kernel(kernel, counts(kernel, work), f"{kernel.name}.amounts")
-    types = [register(p.elem) if isinstance(p, Var) else "ptr" for p in (*kernel.outputs, *kernel.inputs)]
+    types = parameter_types(kernel)
     args = [f"{t} %p{k}" for k, t in enumerate(types)]
-    scalars = [a for a, p in zip(args, (*kernel.outputs, *kernel.inputs), strict=True) if isinstance(p, Var)]
+    scalars = [a for a, p in zip(args, kernel.parameters, strict=True) if isinstance(p, Var)]
     call = f"%status = call i32 {kernel_symbol(inside.name)}({', '.join(['ptr %ctx', *args])})"
     row = 8 * (FIRST_KERNEL + KERNEL_WORDS * number)
     lines = [

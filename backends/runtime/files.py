@@ -46,10 +46,15 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
             return
         if real.exists() and not os.access(real, os.W_OK):
             raise PermissionError(13, "permission denied")
-        with disk_cache.replacing(real, f".{real.name[:100]}.", public=True) as stream:
+        with disk_cache.replacing(real, _prefix(real), public=True) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def _prefix(real: Path) -> str:
+    """How the name of a file begins that is to take the place of another."""
+    return f".{real.name[:100]}."
 
 
 # ---------------------------------------------------------------- the services of `io`
@@ -91,7 +96,7 @@ def append(path: str, text: str) -> tuple[()]:
 
 
 def ensure_writable(path: str) -> tuple[()]:
-    """Fail as writing the file would, as far as that can be known before, and change nothing."""
+    """Fail as writing the file would, and change nothing: a file begins as `replacing` begins one, and is given up."""
     with failing("write", path):
         real = Path(os.path.realpath(path))
         if real.is_dir():
@@ -99,9 +104,10 @@ def ensure_writable(path: str) -> tuple[()]:
         if not real.parent.is_dir():
             code = 20 if real.parent.exists() else 2
             raise OSError(code, os.strerror(code))
-        asked = (real,) if real.exists() and not real.is_file() else (real.parent, real) if real.exists() else (real.parent,)
-        if not all(os.access(p, os.W_OK) for p in asked):
+        if real.exists() and not os.access(real, os.W_OK):
             raise PermissionError(13, os.strerror(13))
+        if not real.exists() or real.is_file():
+            disk_cache.try_replacing(real, _prefix(real))
     return ()
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from tlc.backends.context import FIELDS, SERVICES, Reason
-from tlc.backends.program import ENTRY, Device, Executable, Foreign
-from tlc.backends.runtime.served import Served, Slots
+from tlc.backends.program import ENTRY, Device, Executable, Foreign, Tables
+from tlc.backends.runtime.served import Memory, Served, Slots
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import NOWHERE
-from tlc.ssa.world import Services, Stop
+from tlc.ssa.world import WAIT, RuntimeStop, Services, Stop
 
 STACK = 256 << 20  # bytes of the stack that native code runs on
 MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
@@ -54,19 +54,34 @@ class Native:
         self.context = Context(threads=threads)
         self.calls: Counter[str] = Counter()
         self.failure: BaseException | None = None
-        self.served = Served(executable.tables, services, _Process(self))
+        self.device = executable.device
+        given = (executable.tables, services, _Process(self))
+        self.served = Served(*given) if self.device is None else _Waiting(*given, self.device)
         self.callbacks: list[Any] = [_Service(self.guarded(name, getattr(self.served, name))) for name in SERVICES]
         for k, function in enumerate(self.callbacks):
             self.context.services[k] = ctypes.cast(function, ctypes.c_void_p).value
-        if executable.device is not None:
-            self.use(executable.device)
+        if self.device is not None:
+            self.use(self.device)
 
     def use(self, device: Device) -> None:
         """Kernels run there, and buffers lie where it sees them."""
-        launch = _Service(self.guarded("launch", lambda slots: device.launch(slots.address)))
-        allocate, release = _Allocate(device.allocate), _Void(device.release)
-        self.callbacks += [launch, allocate, release]
-        for name, function in (("launch", launch), ("allocate", allocate), ("release", release)):
+
+        def allocate(size: int) -> int | None:
+            try:
+                return device.allocate(size)
+            except (Stop, RuntimeStop) as e:
+                self.failure = e
+                return None
+
+        functions = {
+            "launch": _Service(self.guarded("launch", lambda slots: device.launch(slots.address))),
+            "wait": _Service(self.guarded("wait", lambda _: device.wait())),
+            "allocate": _Allocate(allocate),
+            "release": _Void(device.release),
+        }
+        self.context.table = device.table
+        self.callbacks += functions.values()
+        for name, function in functions.items():
             setattr(self.context, name, ctypes.cast(function, ctypes.c_void_p).value)
 
     def run(self) -> None:
@@ -98,6 +113,8 @@ class Native:
         reserve.close()
         if status[0]:
             self.raise_reason()
+        if self.device is not None:
+            self.device.wait()
 
     def interrupt(self) -> None:
         """Ask native code to stop: its loops look at the flag, its recursive functions at the limit of the stack, and a service that waits
@@ -117,8 +134,11 @@ class Native:
         reason = Reason(self.context.reason)
         if reason is Reason.STOPPED:
             raise KeyboardInterrupt
-        if reason is Reason.CHECK:
-            raise self.served.stop(self.context.site, list(self.context.values))
+        if reason is Reason.CHECK and self.failure is None:
+            stop = self.served.stop(self.context.site, list(self.context.values))
+            if stop.kind == "memory" and self.device is not None:
+                stop.notes += self.device.notes()
+            raise stop
         if isinstance(self.failure, MemoryError):
             self.served.forget()
             raise Stop("there is no memory left for the strings that the program makes", NOWHERE, "memory")
@@ -142,6 +162,24 @@ class Native:
                 return 1
 
         return call
+
+
+class _Waiting(Served):
+    """The services of a program whose kernels run beside it: what is outside sees all that was done before."""
+
+    def __init__(self, tables: Tables, services: Services, memory: Memory, device: Device) -> None:
+        super().__init__(tables, services, memory)
+        self.device = device
+
+    def format(self, slots: Slots) -> None:
+        if any(t.rank for t in self.tables.templates[self.memory.word(slots.address)].leaves):
+            self.device.wait()
+        super().format(slots)
+
+    def extern(self, slots: Slots) -> None:
+        self.device.wait()
+        if self.tables.externs[self.memory.word(slots.address)].name != WAIT:
+            super().extern(slots)
 
 
 class _Process:

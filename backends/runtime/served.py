@@ -75,6 +75,8 @@ class Served:
     def extern(self, slots: Slots) -> None:
         row = self.tables.externs[slots.take()]
         args = [self.value(slots, t) for t in row.args]
+        if row.recipe is not None:
+            return row.recipe.run(args, self.services)
         try:
             for result, type in zip(self.services.extern(row.name, args), row.results, strict=True):
                 self.give(slots, result, type, row)

@@ -15,6 +15,7 @@ from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.types import Elem
 from tlc.regalloc.ir import Bank, Reg, VReg
 from tlc.ssa.ir import Function, Instr, Type, Value
+from tlc.ssa.recipe import recipe_of
 from tlc.ssa.tape import tape_of
 
 # ---------------------------------------------------------------- own functions
@@ -203,13 +204,13 @@ def count_words(type: Type) -> int:
 # ---------------------------------------------------------------- services
 
 
-def service(s: Selector, name: str, number: int | None, instr: Instr) -> None:
-    """Call a service with a row's number, if it has one, and the instruction's operands."""
+def service(s: Selector, name: str, number: int | None, instr: Instr, skip: int = 0) -> None:
+    """Call a service with a row's number, if it has one, and the instruction's operands but for the first few."""
     at = 0
     if number is not None:
         s.ins("store_i", mem=outgoing(0), imm=number, w=64)
         at = 1
-    for v in instr.operands:
+    for v in instr.operands[skip:]:
         put_words(s, v, [outgoing(at + k) for k in range(count_words(v.type))])
         at += count_words(v.type)
     s.needs(at + sum(count_words(r.type) for r in instr.results))
@@ -230,6 +231,13 @@ def op_extern(s: Selector, instr: Instr) -> None:
     types = tuple(v.type for v in instr.operands), tuple(r.type for r in instr.results)
     s.tables.externs.append(Extern(str(instr.attrs["name"]), *types, instr.span))
     service(s, "extern", len(s.tables.externs) - 1, instr)
+
+
+def op_trap(s: Selector, instr: Instr) -> None:
+    """It stands where its condition does not hold (`tensor/lower.py`)."""
+    _, *values = instr.operands
+    s.tables.externs.append(Extern("trap", tuple(v.type for v in values), (), instr.span, recipe_of(instr)))
+    service(s, "extern", len(s.tables.externs) - 1, instr, skip=1)
 
 
 def op_tick(s: Selector, instr: Instr) -> None:

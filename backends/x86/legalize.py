@@ -95,14 +95,14 @@ def _mod(a: SsaArith, elem: Elem, x: Value, y: Value) -> Value:
     below_x, below_y = test("lt", x, zero), test("lt", y, zero)
     r = a.put("foreign", elem, (x, y), {"symbol": "fmod" if elem is Elem.F64 else "fmodf"})
     apart = test("xor", test("lt", r, zero), below_y)
-    signed_zero = _copysign(a, elem, zero, y)
+    signed_zero = _signed_zero(a, elem, y)
     finite = select(test("eq", r, zero), signed_zero, select(apart, a.op("add", elem, r, y), r))
     infinite_y, finite_x = test("eq", a.op("abs", elem, y), infinity), test("lt", a.op("abs", elem, x), infinity)
     by_infinity = select(test("xor", below_x, below_y), select(test("eq", x, zero), x, y), x)
     return select(test("and", infinite_y, finite_x), by_infinity, finite)
 
 
-def _copysign(a: SsaArith, elem: Elem, zero: Value, y: Value) -> Value:
+def _signed_zero(a: SsaArith, elem: Elem, y: Value) -> Value:
     """A zero with the sign of y, which may be a zero or a NaN itself."""
     bits = Elem.I64 if elem is Elem.F64 else Elem.I32
     sign = a.op("and", bits, a.op("bitcast", bits, y), a.const(-(1 << bits.width - 1), bits))

@@ -1,7 +1,7 @@
 """Selection: host SSA (after the memory plan) becomes machine IR of x86-64, still in SSA form.
 
 Requires  host SSA. `legalize` changes it in place first.
-Preserves the meaning that the LLVM host gives it (`backends/llvm/host.py`), down to the bits.
+Preserves the meaning that the LLVM host gives it (`backends/llvm/function.py`), down to the bits.
 
 A scalar is a register, a tensor the address of its buffer and its extents. Selection goes backwards through each function
 (`selector.py` says why), one SSA instruction at a time:
@@ -213,6 +213,7 @@ FORMS: dict[str, Callable[[Selector, Instr], None]] = {
     "dim":            _impossible,
     "stop_grad":      _impossible,
     "check":          _check,
+    "trap":           calls.op_trap,
     "call":           calls.call,
     "run":            calls.run,
     "foreign":        calls.foreign,

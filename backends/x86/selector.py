@@ -27,11 +27,10 @@ from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, Place
 from tlc.opt.facts import ZERO, Facts
 from tlc.opt.ranges import WHOLE
-from tlc.opt.rewrite import const_of
 from tlc.regalloc import ir
 from tlc.regalloc.ir import Bank, Fixed, Inst, Reg, VReg
 from tlc.ssa.dominance import dominance
-from tlc.ssa.ir import Block, Function, Instr, Terminator, Value
+from tlc.ssa.ir import Block, Function, Instr, Terminator, Value, const_of
 from tlc.ssa.loops import Loop, loops
 from tlc.ssa.ops import ROWS
 from tlc.tensor.kernel.calls import may_end_run
@@ -204,8 +203,7 @@ class Selector:
         part = self.parts.of(value)
         if part in self.registers:
             return False
-        owner = part[0].owner
-        block = owner if isinstance(owner, Block) else owner.block
+        block = part[0].block
         return block is not None and self.loop_of.get(block) is self.loop_of.get(self.block)
 
     def memory(self, value: Value, width: int) -> Instr | None:

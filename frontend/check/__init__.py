@@ -2,8 +2,8 @@
 
 # The first line of imports registers what its files check with `body.py`.
 from tlc.frontend.check import assign, blocks, calls, comprehensions, expressions, operators, statements, subscripts
-from tlc.frontend.check.session import check, check_library
+from tlc.frontend.check.session import check
 
 assert __name__ == "tlc.frontend.check", "import this package as tlc.frontend.check"
 
-__all__ = ["assign", "blocks", "calls", "check", "check_library", "comprehensions", "expressions", "operators", "statements", "subscripts"]
+__all__ = ["assign", "blocks", "calls", "check", "comprehensions", "expressions", "operators", "statements", "subscripts"]

@@ -328,8 +328,14 @@ def misfit(fn: FunctionValue, p: Parameter, value: typed.Expr, m: Mismatch, bind
         elif elem is not found:
             help = conversion_help(elem, found)
     wanted = known(p.type, binds) if p.type is not None and binds is not None else p.type
+    if not help and isinstance(wanted, StructType) and isinstance(value.type, StructType) and _is_batch(value.type, wanted):
+        help = "there is one for each of a batch, as of the gradient of a lifted function: differentiate the mean over the batch"
     message = f"the argument `{p.name}` of `{fn.name}` must be `{wanted}`, found `{value.type}`"
     return fail("E0402", message, value.span, f"this is `{value.type}`", tuple(labels), help, () if by is not None else m.notes)
+
+
+def _is_batch(found: StructType, wanted: StructType) -> bool:
+    return found.decl is wanted.decl and len(found.dims) > len(wanted.dims)
 
 
 def dim_atoms(value: typed.Expr) -> list[DimVar]:

@@ -115,6 +115,8 @@ def condition(body: Body, node: ast.Expr, what: str) -> typed.Expr:
         except Mismatch:
             pass
     help = compare_help(cond)
+    if what == "assert" and isinstance(node, ast.TupleExpr) and len(node.items) == 2:
+        help = 'there are no parentheses: `assert c, "message"`'
     if isinstance(cond.type, TensorType) and cond.type.dims:
         help = "reduce it with `any(...)` or `all(...)`"
         help += "; element by element, `where(c, a, b)` chooses" if what == "if" else ""

@@ -7,8 +7,6 @@ base does not depend on the indices, and the type of that base is found by check
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import Any
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
@@ -16,7 +14,6 @@ from tlc.frontend.check.body import Body, expression
 from tlc.frontend.check.build import Bindings, dim_value, int_const
 from tlc.frontend.check.cells import NEVER, NUMS, Mismatch, could_be, elem_of, restrict, tensor
 from tlc.frontend.check.dimension import check_natural, extent_of
-from tlc.frontend.check.functions import names_in
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Kind
 from tlc.frontend.diagnostics import Label
@@ -39,7 +36,7 @@ def comprehension(body: Body, node: ast.Comprehension) -> typed.Expr:
     newest = DimVar("")
     with body.inside(Kind.COMPREHENSION), body.no_escape(pure=True):
         for r in node.indices:
-            lo, hi, first, last = _range(body, r, found.get(r.name), before, dependent=node.op != "for" and bool(ranges))
+            lo, hi, first, last = _range(body, r, found.get(r.name), before)
             local = body.index(r.name, r.span, first, last)
             body.declare(local)
             ranges.append(typed.Range(local, lo, hi))
@@ -58,7 +55,7 @@ def comprehension(body: Body, node: ast.Comprehension) -> typed.Expr:
 
 
 def _range(
-    body: Body, r: ast.IndexRange, found: tuple[Dim, Span] | None, before: Bindings, dependent: bool
+    body: Body, r: ast.IndexRange, found: tuple[Dim, Span] | None, before: Bindings
 ) -> tuple[typed.Expr, typed.Expr, Dim | None, Dim | None]:
     """The ends of an index's range and their terms. Ends that are no terms are bound before the comprehension."""
     if r.hi is None:
@@ -149,7 +146,7 @@ def infer_ranges(body: Body, node: ast.Comprehension) -> dict[str, tuple[Dim, Sp
         names = [i.name if isinstance(i, ast.Name) else "" for i in s.items]
         if not any(n in bare and n not in hidden for n in names):
             continue
-        if set(names_in(s.base)) & (indices | hidden):
+        if set(ast.names_in(s.base)) & (indices | hidden):
             continue
         type = _type_of(body, s.base, types)
         if not isinstance(type, TensorType | StructType):
@@ -192,14 +189,8 @@ def _type_of(body: Body, node: ast.Expr, types: dict[ast.Expr, Type | None]) -> 
     return types[node]
 
 
-def _subscripts(node: Any, hidden: frozenset[str]) -> Iterator[tuple[ast.Subscript, frozenset[str]]]:
+def _subscripts(node: ast.Node, hidden: frozenset[str]) -> Iterator[tuple[ast.Subscript, frozenset[str]]]:
     """The subscripts in an expression, with the names that are bound between the expression and them."""
-    if isinstance(node, tuple):
-        for n in node:
-            yield from _subscripts(n, hidden)
-        return
-    if not isinstance(node, ast.Node):
-        return
     if isinstance(node, ast.Subscript):
         yield node, hidden
     if isinstance(node, ast.Comprehension):
@@ -210,9 +201,8 @@ def _subscripts(node: Any, hidden: frozenset[str]) -> Iterator[tuple[ast.Subscri
         hidden = hidden | {n for s in node.stmts if isinstance(s, ast.Binding) for n in target_names(s.target)}
     elif isinstance(node, ast.For):
         hidden = hidden | set(target_names(node.target))
-    for f in fields(node):
-        if f.name != "span":
-            yield from _subscripts(getattr(node, f.name), hidden)
+    for n in ast.children(node):
+        yield from _subscripts(n, hidden)
 
 
 def target_names(target: ast.Target) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tlc.frontend import ast, foreign, typed
 from tlc.frontend.check.flags import Main, make_main
 from tlc.frontend.check.limits import MAX_DEPTH, MAX_LEAVES, is_large
+from tlc.frontend.check.lost import lost
 from tlc.frontend.check.misspelt import misspelt
 from tlc.frontend.check.own_rules import check_rule
 from tlc.frontend.check.report import Failed, fail
@@ -243,10 +244,10 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
         _check_foreign(node, params, result)
     dims = tuple(context.variables.values())
     _determined(params, dims)
-    _known_result(result, params, dims, frozenset(context.fresh), node)
+    _known_result(result, params, frozenset(context.fresh))
     constants = {name: None for name, e in entity.module.names.items() if isinstance(e, ConstEntity)}
-    for slip in misspelt(node, dims, {**constants, **own, **context.variables}):
-        session.report(slip)
+    for found in (*misspelt(node, dims, {**constants, **own, **context.variables}), *lost(node)):
+        session.report(found)
     sig = Signature((*type_params, *context.extra_types), tuple(params), result, tuple(context.fresh), dims, frozenset(in_types))
     if node.rule is not None:
         check_rule(sig, node)
@@ -281,9 +282,7 @@ def _determined(params: list[Parameter], dims: tuple[DimVar, ...]) -> None:
             raise fail("E0306", f"no argument determines the dimension `{v.name}`", v.span, help=help)
 
 
-def _known_result(
-    result: Type | TypeParam, params: list[Parameter], dims: tuple[DimVar, ...], fresh: frozenset[DimVar], node: ast.Function
-) -> None:
+def _known_result(result: Type | TypeParam, params: list[Parameter], fresh: frozenset[DimVar]) -> None:
     """Every dimension of a result is one that the caller can know."""
     known = {d for p in params if p.type is not None for d in dims_of_type(p.type)} | {p.dim for p in params if p.dim is not None}
     for d in dims_of_type(result):

@@ -10,8 +10,8 @@ immutable `i64` of an earlier entry is its value, a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tlc.frontend import ast, typed
@@ -124,7 +124,7 @@ class _Work:
             type = renewed(kept.type, self.session)
             pattern = renewed(kept.pattern, self.session) if kept.pattern is not None else None
             dim = Dim.const(kept.known) if kept.known is not None else None
-            local = Local(name, pattern or type, kept.mutable, dim, self.span)
+            local = Local(name, pattern or type, kept.mutable, dim, kept.span)
             value: typed.Expr = typed.Extern(LOAD, (int_const(kept.slot, self.span),), type=type, span=self.span)
             if kept.known is not None:
                 value = int_const(kept.known, self.span)
@@ -186,7 +186,7 @@ class _Work:
             bound = self.body.scope.names.get(node.target.name)
             if isinstance(bound, FunctionName) and id(bound.value) not in self.functions:
                 scope = _scope_of(node.value, bound.value) or self.body.scope
-                found = {name: entry for name in _mentioned(node.value) if (entry := scope.lookup(name)) is not None}
+                found = {name: entry for name in ast.names_of_all(node.value) if (entry := scope.lookup(name)) is not None}
                 # what it captures is looked up now and stored at the end: a `let` keeps its value, a `var` was copied
                 self.functions[id(bound.value)] = KeptFunction(node.value, {n: k for n, e in found.items() if (k := self.kept(e))})
         return stmts
@@ -247,7 +247,7 @@ class _Work:
                     return replace(self.unchanged[slot], alias=alias)
                 flexible = self.body.flexible.get(local.uid)
                 pattern, wilds = (flexible.pattern, flexible.wilds) if flexible is not None else (None, frozenset())
-                return KeptValue(slot, local.type, local.mutable, None, pattern, wilds, alias)
+                return KeptValue(slot, local.type, local.mutable, None, pattern, wilds, alias, local.span)
             case FunctionName():
                 return self.functions.get(id(entry.value))
             case _:
@@ -276,19 +276,6 @@ def has_value(e: ast.Expr) -> bool:
             return isinstance(last, ast.ExprStmt) and has_value(last.expr)
         case _:
             return True
-
-
-def _mentioned(node: Any) -> Iterator[str]:
-    """The names in an expression, those in types too."""
-    if isinstance(node, tuple):
-        for n in node:
-            yield from _mentioned(n)
-    elif isinstance(node, ast.Node):
-        if isinstance(node, ast.Name | ast.TypeName):
-            yield node.name
-        for f in fields(node):
-            if f.name != "span":
-                yield from _mentioned(getattr(node, f.name))
 
 
 def _scope_of(node: ast.Expr, value: FunctionValue) -> Scope | None:

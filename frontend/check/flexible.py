@@ -8,8 +8,8 @@ that reads the variable there gives the new dimensions their values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check.scope import Variable
@@ -62,18 +62,11 @@ def renewed(body: Body, node: ast.Node, span: Span) -> list[typed.Stmt]:
     return out
 
 
-def _assigned(node: Any) -> Iterator[str]:
+def _assigned(node: ast.Node) -> Iterator[str]:
     """The names of variables that are assigned as a whole somewhere inside."""
-    if isinstance(node, tuple):
-        for n in node:
-            yield from _assigned(n)
-    elif isinstance(node, ast.Assignment):
-        yield from _targets(node.target)
-        yield from _assigned(node.value)
-    elif isinstance(node, ast.Node):
-        for f in fields(node):
-            if f.name != "span":
-                yield from _assigned(getattr(node, f.name))
+    for n in ast.walk(node):
+        if isinstance(n, ast.Assignment):
+            yield from _targets(n.target)
 
 
 def _targets(target: ast.Expr) -> Iterator[str]:

@@ -11,9 +11,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
@@ -194,23 +192,10 @@ class Closure(FunctionValue):
     def captured(self, body: Body) -> tuple[FunctionValue, list[typed.Stmt]]:
         scope = self.scope.snapshot()  # what is bound later under the same names is not meant
         stmts: list[typed.Stmt] = []
-        for name in names_in(self.node.body):
+        for name in ast.names_in(self.node.body):
             found = scope.lookup(name)
             if isinstance(found, Variable) and found.local.mutable:
                 copy = body.local(name, found.local.type, self.node.span)
                 stmts.append(typed.Let(copy, read(found.local, self.node.span), span=self.node.span))
                 scope.names[name] = Variable(copy)
         return replace(self, scope=scope), stmts
-
-
-def names_in(node: Any) -> Iterator[str]:
-    """The names that an AST mentions."""
-    if isinstance(node, tuple):
-        for n in node:
-            yield from names_in(n)
-    elif isinstance(node, ast.Name):
-        yield node.name
-    elif isinstance(node, ast.Node):
-        for f in fields(node):
-            if f.name != "span":
-                yield from names_in(getattr(node, f.name))

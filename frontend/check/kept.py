@@ -19,7 +19,7 @@ from tlc.frontend.check.instances import freshen
 from tlc.frontend.check.scope import StructEntity
 from tlc.frontend.check.signature import Bindings, dims_of_type, finish, match, substitute
 from tlc.frontend.dims import Dim, DimVar
-from tlc.frontend.source import Span
+from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import StructDecl, leaf_types
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type
 
@@ -46,6 +46,7 @@ class KeptValue:
     pattern: Type | None = None
     wilds: frozenset[DimVar] = frozenset()
     alias: KeyPlace | None = None
+    span: Span = NOWHERE  # where it is bound
 
 
 @dataclass(frozen=True)

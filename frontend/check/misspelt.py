@@ -7,9 +7,7 @@ is another dimension. Such a name of three or more letters, used once and one sl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterable
 
 from tlc.frontend import ast
 from tlc.frontend.check.report import Failed, warning
@@ -21,7 +19,7 @@ LEAST = 3  # shorter names are all alike
 
 def misspelt(node: ast.Function, variables: Iterable[DimVar], others: dict[str, DimVar | None]) -> list[Failed]:
     """The warnings for a function. `others` are the names that a dimension may have had in mind, those of `variables` included."""
-    uses = Counter(_names((*(p.type for p in node.params), node.result, node.body)))
+    uses = Counter(ast.names_of_all(*(p.type for p in node.params), node.result, node.body))
     out: list[Failed] = []
     for v in variables:
         if len(v.name) < LEAST or uses[v.name] != 1:
@@ -34,19 +32,6 @@ def misspelt(node: ast.Function, variables: Iterable[DimVar], others: dict[str, 
                 out.append(warning("W0001", message, v.span, "a dimension of its own", labels, f"did you mean `{name}`?"))
                 break
     return out
-
-
-def _names(node: Any) -> Iterator[str]:
-    """Every name in types and expressions; in `Linear(I, O)` a bare dimension looks like a type."""
-    if isinstance(node, tuple):
-        for n in node:
-            yield from _names(n)
-    elif isinstance(node, ast.Node):
-        if isinstance(node, ast.Name | ast.TypeName):
-            yield node.name
-        for f in fields(node):
-            if f.name != "span":
-                yield from _names(getattr(node, f.name))
 
 
 def one_slip(a: str, b: str) -> bool:

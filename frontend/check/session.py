@@ -33,24 +33,17 @@ def check(module: ast.Module) -> typed.Program:
     return Session(module).program()
 
 
-def check_library(module: ast.Module) -> typed.Program:
-    """Check all definitions of a file, as `tlc check` does for the standard library's own files."""
-    return Session(module, trusted=True).program()
-
-
 class Session:
-    def __init__(self, module: ast.Module, trusted: bool = False) -> None:
+    def __init__(self, module: ast.Module) -> None:
         self.diagnostics: list[Diagnostic] = []
         self.libraries: dict[str, ModuleScope] = {}
         self.files: dict[Path, ModuleScope | Poisoned] = {}
         self.instances = Instances(self)
         self.expansions = Expansions()
         self.prelude: ModuleScope | None = None
-        self.root = ModuleScope(Path(module.source.path).stem if trusted else "", module, trusted)
+        self.root = ModuleScope("", module, trusted=False)
         self.own = [self.root]  # the program's own files
-        if trusted:
-            self.libraries[self.root.name] = self.root
-        self.prelude = self.root if self.root.name == PRELUDE else self.library(PRELUDE)
+        self.prelude = self.library(PRELUDE)
         declare.fill(self, self.root)
 
     # ------------------------------------------------------------ the program

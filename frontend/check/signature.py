@@ -189,7 +189,7 @@ def substitute(pattern: Pattern, binds: Bindings) -> Type:
 
 
 def known(type: Pattern, binds: Bindings) -> Pattern:
-    """The pattern with the dimensions and the element type that are known by now, for messages."""
+    """The pattern with the dimensions and the types that are known by now, for messages."""
 
     def put(d: Dim) -> Dim:
         return d.substitute(binds.dims.get)
@@ -201,6 +201,8 @@ def known(type: Pattern, binds: Bindings) -> Pattern:
             return tensor(elem_of(found), dims) if isinstance(found, TensorType) and not found.dims else TensorType(type.elem, dims)
         case StructType():
             return StructType(type.decl, tuple(put(a) if isinstance(a, Dim) else a for a in type.args), tuple(map(put, type.dims)))
+        case TypeParam():
+            return binds.types.get(type, type)
         case _:
             return type
 

@@ -389,10 +389,3 @@ def variable(body: Body, name: str) -> typed.Local | None:
     """The local that a name leads to."""
     found = body.scope.lookup(name)
     return found.local if isinstance(found, Variable) else None
-
-
-def declared_type(body: Body, node: ast.TypeNode) -> Type:
-    """A type inside a body that introduces nothing."""
-    context = BodyContext(body)
-    pattern = context.type(node)
-    return substitute(pattern, Bound())

@@ -19,7 +19,7 @@ from tlc.frontend.check.scope import FunctionDecl, Poisoned, near
 from tlc.frontend.check.type_nodes import ELEMS
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Span
-from tlc.frontend.types import StructType, TensorType
+from tlc.frontend.types import STR, StructType, TensorType
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between the words of a struct's name
 SHORT = 60  # the longest text of the source that a help repeats
@@ -70,7 +70,9 @@ def no_function(body: Body, node: ast.Call) -> Failed:
         help = _layer(body, callee, field.type, node) or habits.METHODS.get(callee.name, "")
         return fail("E0403", f"the field `{callee.name}` is no function", callee.span, label, help=help)
     help = ""
-    if _always_there(body, callee.name) or isinstance(body.module.names.get(callee.name), FunctionDecl):
+    if base.type == STR and callee.name not in habits.METHODS:
+        help = "a text is printed, compared and put into other texts: `\"{x}\"`; `io.encode` gives its bytes"
+    elif _always_there(body, callee.name) or isinstance(body.module.names.get(callee.name), FunctionDecl):
         help = f"there are no methods: write `{_turned(callee, node)}`"
     else:
         table = habits.METHODS | (habits.FUNCTIONS if isinstance(base.type, TensorType) else {})

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.ssa.calls import callee_of
-from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value
+from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value, const_of
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import product
 from tlc.tensor.endings import give_end
@@ -127,9 +127,7 @@ class _Builder:
         """A host scalar, a constant where it is known."""
         if isinstance(key, int):
             return const(key)
-        if isinstance(key, Value) and isinstance(key.owner, Instr) and key.owner.op == "const":
-            value = key.owner.attrs["value"]
-            assert isinstance(value, bool | int | float | str)
+        if isinstance(key, Value) and (value := const_of(key)) is not None:
             return const(value, key.type.elem)
         if key not in self.leaves:
             known = extent or isinstance(key, Axis) or self.is_extent(key)

@@ -24,7 +24,7 @@ from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.ops import DTYPES, SCALAR_OPS, evaluate
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 
@@ -39,7 +39,7 @@ class Expr:
     acc     data is its number
     """
 
-    __slots__ = ("__weakref__", "args", "data", "elem", "number", "op")
+    __slots__ = ("__weakref__", "args", "data", "depth", "elem", "number", "op")
 
     def __init__(self, op: str, elem: Elem, args: tuple[Expr, ...], data: Any, number: int) -> None:
         self.op = op
@@ -47,6 +47,7 @@ class Expr:
         self.args = args
         self.data = data
         self.number = number  # in order of creation: a deterministic order for sorting
+        self.depth: int = 1 + max((a.depth for a in args), default=0)
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.data if self.data is not None else ''}{self.args or ''}>"
@@ -293,7 +294,7 @@ def op(name: str, *args: Expr, elem: Elem | None = None) -> Expr:
         elem = args[-1].elem
     assert elem is not None, name
     if all(a.op == "const" and a.elem is not Elem.STR for a in args) and elem not in (Elem.STR, Elem.KEY):
-        return const(row.evaluate(elem, *(DTYPES[a.elem].type(a.data) for a in args)).item(), elem)
+        return const(evaluate(name, elem, ((a.data, a.elem) for a in args)), elem)
     if name == "convert" and args[0].elem is elem:
         return args[0]
     if elem is Elem.I64 and len(args) == 2:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.ops import evaluate
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import Buffer, Const, Declare, Expr, For, Let, Load, Op, Space, Stmt, Store, Var, const, op, subexpressions
 from tlc.tensor.kernel.text import print_expr
@@ -144,8 +144,7 @@ def of_expr(e: Expr, known: Mapping[str, Amount]) -> Amount:
         case Op():
             args = tuple(_plain(of_expr(a, known)) if a.elem is Elem.I64 else _replaced(a, known) for a in e.args)
             if all(isinstance(a, Const) for a in args) and e.elem is Elem.I64:
-                values = (DTYPES[a.elem].type(a.value) for a in args if isinstance(a, Const))
-                return number(int(SCALAR_OPS[e.op].evaluate(e.elem, *values)))
+                return number(int(evaluate(e.op, e.elem, ((a.value, a.elem) for a in args if isinstance(a, Const)))))
             return atom(Op(e.op, e.elem, args))
         case _:
             return atom(e)

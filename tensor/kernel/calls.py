@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tlc.tensor.kernel.grid import is_gpu
-from tlc.tensor.kernel.ir import Apply, Exchange, Expr, For, If, Kernel, Let, Stmt, Store, statements, subexpressions
+from tlc.tensor.kernel.ir import (
+    Apply,
+    CopyAsync,
+    Exchange,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoadMatrices,
+    Mma,
+    Stmt,
+    Store,
+    statements,
+    subexpressions,
+)
 
 
 def applied(kernel: Kernel) -> list[str]:
@@ -32,5 +47,11 @@ def expressions(s: Stmt) -> Iterator[Expr]:
             yield s.cond
         case Exchange():
             yield from (s.value, s.lane)
+        case LoadMatrices():
+            yield from (s.into, s.row)
+        case Mma():
+            yield from (s.acc, s.a, s.b)
+        case CopyAsync():
+            yield from (s.into, s.source)
         case _:
             pass

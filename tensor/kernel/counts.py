@@ -23,15 +23,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from math import prod
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.amount import NOTHING, ONE, Amount, Loop, Writer, atom, least, number, of_expr, total
 from tlc.tensor.kernel.ir import (
+    WARP,
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
     Const,
+    CopyAsync,
     Declare,
     Exchange,
     Expr,
@@ -40,15 +44,19 @@ from tlc.tensor.kernel.ir import (
     Kernel,
     Let,
     Load,
+    LoadMatrices,
+    Mma,
     Op,
     Space,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     const,
     op,
     subexpressions,
 )
+from tlc.tensor.kernel.matrices import FORMS, ROW_BYTES
 
 TOTALS = ("flops", "flops64", "integers", "read", "written")
 
@@ -60,7 +68,7 @@ _WEIGHTS = {
     "shl": (0, 1), "shr": (0, 1), "floor": (1, 0), "ceil": (1, 0), "trunc": (1, 0), "round": (1, 0), "sqrt": (1, 0),
     "eq": (0, 0), "ne": (0, 0), "lt": (0, 0), "le": (0, 0), "gt": (0, 0), "ge": (0, 0), "select": (0, 0), "isnan": (0, 0),
     "convert": (0, 0), "bitcast": (0, 0), "key_make": (0, 0), "key_hi": (0, 0), "key_lo": (0, 0),
-    "dot2": (0, 4), "dot4": (0, 8), "fma2": (4, 0), "fma2_normal": (4, 0),
+    "dot2": (0, 4), "dot4": (0, 8), "fma2": (4, 0), "fma2_normal": (4, 0), "ldexp": (1, 0),
 }
 # fmt: on
 _INDEX_OPS = ("add", "sub", "mul", "min", "max")
@@ -125,7 +133,7 @@ class _Counter:
         done = self.body(self.kernel.body, ())
         outputs = {b.name: k for k, b in enumerate(self.kernel.outputs)}
         read, written = NOTHING, NOTHING
-        for p in (*self.kernel.outputs, *self.kernel.inputs):
+        for p in self.kernel.parameters:
             if not isinstance(p, Buffer) or outputs.get(p.name) in self.work:
                 continue
             size = reduce(lambda a, e: a * of_expr(e, {}), p.shape, ONE)
@@ -168,6 +176,17 @@ class _Counter:
                 return self.expression(s.value, loops)
             case Exchange():
                 return self.expression(s.value, loops)
+            case Mma():
+                form = FORMS[s.a.elem]
+                steps = prod(form.c.extents) * form.depth // WARP  # of a thread
+                return number(_WEIGHTS["fma"][0] * steps), NOTHING, NOTHING
+            case LoadMatrices() | CommitCopies() | WaitCopies():
+                return NOTHING, NOTHING, NOTHING
+            case CopyAsync():
+                *outer, last = s.source.indices
+                for k in range(ROW_BYTES // s.source.elem.bytes):
+                    self.access(s.source.buffer, (*outer, op("add", last, const(k))), loops, stores=False)
+                return NOTHING, NOTHING, NOTHING
             case Declare() | Barrier():
                 return NOTHING, NOTHING, NOTHING
 

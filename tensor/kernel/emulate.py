@@ -13,17 +13,18 @@ The program of a thread is cut where threads meet; each piece becomes a loop ove
                                         }
 
 Loops and conditions around a barrier stay outside of the loops over threads; they do not vary in a block
-(`tensor/kernel/grid.py`). What holds exchanges and no barrier becomes a loop over warps, which is cut at the exchanges
-in the same way. What lives from one piece to another has an element for each thread. Shared buffers are local ones of the
-block, full of rubbish at first. Block loops are parallel.
+(`tensor/kernel/grid.py`). What holds exchanges or matrices and no barrier becomes a loop over warps, which is cut at these
+in the same way. For a product of matrices, whole matrices are made of what the lanes hold, and back. What lives from one piece to
+another has an element for each thread. Shared buffers are local ones of the block, full of rubbish at first. Block loops are parallel.
 
 Requires a verified kernel. `backward` lets threads run in the other order: a race then gives other results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -36,7 +37,9 @@ from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
     Const,
+    CopyAsync,
     Declare,
     Exchange,
     Expr,
@@ -47,16 +50,21 @@ from tlc.tensor.kernel.ir import (
     Kind,
     Let,
     Load,
+    LoadMatrices,
+    Meeting,
+    Mma,
     Op,
     Space,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     const,
     op,
     statements,
     subexpressions,
 )
+from tlc.tensor.kernel.matrices import FORMS, MATRICES, MEMBERS, ROW_BYTES, ROWS, Fragment, register_elements, total
 
 PRICE = 64  # what a thread is taken to cost, in fused multiply-adds: blocks are shared out by this
 
@@ -76,7 +84,7 @@ class _Names:
     """Names that a kernel does not have yet."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.taken = {p.name for p in (*kernel.outputs, *kernel.inputs)}
+        self.taken = {p.name for p in kernel.parameters}
         for s in statements(kernel.body):
             match s:
                 case For() | Let() | Exchange():
@@ -128,7 +136,7 @@ class _Warps:
     body: tuple[_Part, ...]
 
 
-_Part = _Piece | _Same | _Around | _Warps | Exchange
+_Part = _Piece | _Same | _Around | _Warps | Meeting
 
 
 def _holds(s: Stmt, what: type[Stmt]) -> bool:
@@ -166,7 +174,7 @@ def _cut_block(body: Sequence[Stmt], same: set[str]) -> Iterator[_Part]:
 
 
 def _cut_warp(body: Sequence[Stmt]) -> Iterator[_Part]:
-    """The parts of a warp's program, cut at exchanges."""
+    """The parts of a warp's program, cut where its threads meet."""
     run: list[Stmt] = []
     for s in body:
         if not syncs(s):
@@ -181,7 +189,7 @@ def _cut_warp(body: Sequence[Stmt]) -> Iterator[_Part]:
             case If():
                 yield _Around(s, tuple(_cut_warp(s.then)), tuple(_cut_warp(s.other)))
             case _:
-                assert isinstance(s, Exchange)
+                assert isinstance(s, Meeting)
                 yield s
     if run:
         yield _Piece(tuple(run))
@@ -310,15 +318,21 @@ class _Block:
                     out.append(part.let)
                 case _Around(head=For() as head):
                     before, (start, stop) = self.head((head.start, head.stop), warp)
-                    out += [*before, replace(head, start=start, stop=stop, body=tuple(self.parts(part.body, warp)))]
+                    out += [*before, replace(head, start=start, stop=stop, body=tuple(self.parts(part.body, warp)), kind=Kind.SERIAL)]
                 case _Around(head=If() as head):
                     before, (cond,) = self.head((head.cond,), warp)
                     out += [*before, If(cond, tuple(self.parts(part.body, warp)), tuple(self.parts(part.other, warp)))]
                 case _Warps():
                     out.append(self.warps(part))
-                case _:
-                    assert isinstance(part, Exchange) and warp is not None
+                case Exchange():
+                    assert warp is not None
                     out += self.exchange(part, warp)
+                case LoadMatrices():
+                    assert warp is not None
+                    out += self.load_matrices(part, warp)
+                case Mma():
+                    assert warp is not None
+                    out += self.multiply(part, warp)
         return out
 
     def warps(self, part: _Warps) -> Stmt:
@@ -404,6 +418,82 @@ class _Block:
         body += [Let(there, source), Store(self.kept[s.var.name], (thread,), Load(given, (there,)))]
         return [Declare(given), give, For(at, const(0), const(WARP), tuple(body))]
 
+    def load_matrices(self, s: LoadMatrices, warp: Expr) -> list[Stmt]:
+        """The rows that the lanes name come together; then each lane takes its elements of them."""
+        elem = s.row.elem
+        rows = Buffer(self.names.fresh("rows"), elem, (const(WARP), const(ROW_BYTES // elem.bytes)), Space.LOCAL)
+        at = Var(self.names.fresh("i"))
+
+        def bring(lane: Expr) -> list[Stmt]:
+            source, indices = self.place(s.row.buffer, s.row.indices)
+            value = Load(source, (*indices[:-1], op("add", indices[-1], at)))
+            return [For(at, const(0), rows.shape[1], (Store(rows, (lane, at), value),))]
+
+        each = register_elements(elem)
+
+        def take(lane: Expr) -> list[Stmt]:
+            group, member = self.group_and_member(lane)
+            out: list[Stmt] = [group, member]
+            for matrix, k in product(range(MATRICES), range(each)):
+                near = total([(each, member.var), (k, const(1))])
+                row, column = (near, group.var) if s.transposed else (group.var, near)
+                value = Load(rows, (total([(1, row), (ROWS * matrix, const(1))]), column))
+                out.append(Store(*self.element(s.into, each * matrix + k), value))
+            return out
+
+        return [Declare(rows), self.each_lane(warp, s.row, bring), self.each_lane(warp, s.into, take)]
+
+    def multiply(self, s: Mma, warp: Expr) -> list[Stmt]:
+        """What the lanes hold becomes matrices, and the new accumulator what they hold."""
+        form = FORMS[s.a.elem]
+        parts = [(e, f, self.matrix(f)) for e, f in ((s.acc, form.c), (s.a, form.a), (s.b, form.b))]
+
+        def cell(f: Fragment, k: int, group: Var, member: Var) -> tuple[Expr, ...]:
+            return f.row.expr(group, member, f.bits(k)), f.column.expr(group, member, f.bits(k))
+
+        def give(lane: Expr) -> list[Stmt]:
+            group, member = self.group_and_member(lane)
+            out: list[Stmt] = [group, member]
+            for e, f, matrix in parts:
+                for k in range(f.count):
+                    value = Load(*self.element(e, k))
+                    wide = value if value.elem is Elem.F32 else op("convert", value, elem=Elem.F32)
+                    out.append(Store(matrix, cell(f, k, group.var, member.var), wide))
+            return out
+
+        def take(lane: Expr) -> list[Stmt]:
+            group, member = self.group_and_member(lane)
+            cells = [cell(form.c, k, group.var, member.var) for k in range(form.c.count)]
+            return [group, member, *(Store(*self.element(s.acc, k), Load(z, c)) for k, c in enumerate(cells))]
+
+        (_, _, z), (_, _, x), (_, _, y) = parts
+        i, k, j = (Var(self.names.fresh(name)) for name in ("i", "k", "j"))
+        step = Store(z, (i, j), op("fma", Load(x, (i, k)), Load(y, (k, j)), Load(z, (i, j))))
+        width = form.c.extents[1]
+        columns = For(j, const(0), const(width), (step,), Kind.VECTOR, width=width)
+        chains = For(i, const(0), z.shape[0], (For(k, const(0), const(form.depth), (columns,)),))
+        return [*(Declare(m) for _, _, m in parts), self.each_lane(warp, s.acc, give, s.a, s.b), chains, self.each_lane(warp, s.acc, take)]
+
+    def matrix(self, f: Fragment) -> Buffer:
+        return Buffer(self.names.fresh("matrix"), Elem.F32, tuple(map(const, f.extents)), Space.LOCAL)
+
+    def each_lane(self, warp: Expr, e: Load, fill: Callable[[Expr], list[Stmt]], *others: Load) -> Stmt:
+        """A loop over the lanes of a warp, in which the indices of some elements can be written; `fill` gets the lane."""
+        at, thread, body = self.lanes(WARP, warp)
+        body += self.enter(thread, [v.name for x in (e, *others) for i in x.indices for v in _variables(i)])
+        lane = Var(self.names.fresh("lane"))
+        inside = fill(lane)
+        return For(at, const(0), const(WARP), (*body, *self.leave(), Let(lane, op("sub", thread, warp)), *inside))
+
+    def group_and_member(self, lane: Expr) -> tuple[Let, Let]:
+        group, member = Var(self.names.fresh("group")), Var(self.names.fresh("member"))
+        return Let(group, op("floordiv", lane, const(MEMBERS))), Let(member, op("mod", lane, const(MEMBERS)))
+
+    def element(self, e: Load, further: int) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The element of a thread that is so much further than the one named, along the last axis."""
+        buffer, indices = self.place(e.buffer, e.indices)
+        return buffer, (*indices[:-1], total([(1, indices[-1]), (further, const(1))]))
+
     # ------------------------------------------------------------ the same statements, of one thread
 
     def stmt(self, s: Stmt) -> list[Stmt]:
@@ -421,9 +511,24 @@ class _Block:
                 new = Let(s.var, self.expr(s.value))
             case Store():
                 new = Store(*self.place(s.buffer, s.indices), self.expr(s.value))
+            case CopyAsync():
+                new = self.copy(s)
+            case CommitCopies() | WaitCopies():
+                return []
             case _:
                 pass
         return [*self.take_first(), new]
+
+    def copy(self, s: CopyAsync) -> Stmt:
+        """All at once, which is lawful."""
+        count = ROW_BYTES // s.into.elem.bytes
+        lane = Var(self.names.fresh("l"))
+        buffer, (*outer, last) = self.place(s.into.buffer, s.into.indices)
+        *rows, first = map(self.expr, s.source.indices)
+        guard = None if s.source.guard is None else self.expr(s.source.guard)
+        value = Load(s.source.buffer, (*rows, op("add", first, lane)), guard)
+        store = Store(buffer, (*outer, op("add", last, lane)), value)
+        return For(lane, const(0), const(count), (store,), Kind.VECTOR, width=count)
 
     def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(new for s in body for new in self.stmt(s))
@@ -482,8 +587,8 @@ def _uses(part: _Part) -> list[str]:
             exprs = [head.start, head.stop]
         case _Around(head=If() as head):
             exprs = [head.cond]
-        case Exchange():
-            exprs = [part.value, part.lane]
+        case Exchange() | LoadMatrices() | Mma():
+            exprs = list(expressions(part))
         case _:
             pass
     exprs += [e for s in stmts for e in expressions(s)]

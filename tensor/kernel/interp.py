@@ -29,7 +29,9 @@ from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
     Const,
+    CopyAsync,
     Declare,
     Exchange,
     Expr,
@@ -40,18 +42,24 @@ from tlc.tensor.kernel.ir import (
     Kind,
     Let,
     Load,
+    LoadMatrices,
+    Meeting,
+    Mma,
     Op,
     Space,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     statements,
     subexpressions,
 )
+from tlc.tensor.kernel.matrices import FORMS, ROW_BYTES, is_tf32, loaded, multiplied
 from tlc.tensor.kernel.races import Moment, Touched
 
 Applied = Callable[[str, list[Any]], Any]  # a function of the host module, on scalars and arrays
 _Frame = list[Any]
+_COPIES = ".copies"  # the variable of a thread with what it has begun to copy
 _Eval = Callable[[_Frame], Any]
 _Run = Callable[[_Frame], None]
 
@@ -96,12 +104,34 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A thread waits at an exchange with its value; it wants that of a lane."""
+class _Copy:
+    """Elements that are on their way to a buffer, and where they belong."""
 
-    at: Exchange
+    buffer: Buffer
+    memory: _Memory
+    first: int
+    values: np.ndarray[Any, Any]
+
+
+class _Copies:
+    """What a thread has begun to copy: the groups, oldest first, and what is in none yet."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[_Copy]] = []
+        self.begun: list[_Copy] = []
+
+    def commit(self) -> None:
+        self.groups.append(self.begun)
+        self.begun = []
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A thread waits for the others of its warp, with what it brings. At an exchange it wants the value of a lane."""
+
+    at: Meeting
     value: Any
-    lane: int
+    lane: int = 0
 
 
 _Event = Barrier | _Asked | None  # why a thread stands still: None when it is done
@@ -117,8 +147,9 @@ class _Compiled:
         self.touched: dict[str, Touched] | None = {} if races and is_gpu(kernel) else None
         self.now: Moment | None = None  # the thread that runs, in a thread loop
         self.slots: dict[str, int] = {}
-        for p in (*kernel.outputs, *kernel.inputs):
+        for p in kernel.parameters:
             self.slot(p.name)
+        self.slot(_COPIES)
         self.code = self.body(kernel.body)
 
     def slot(self, name: str) -> int:
@@ -135,7 +166,7 @@ class _Compiled:
         for p, value in zip(k.inputs, inputs, strict=True):
             if isinstance(p, Var):
                 frame[self.slot(p.name)] = DTYPES[p.elem].type(value)
-        for b, array in zip((*k.outputs, *k.inputs), (*outputs, *inputs), strict=True):
+        for b, array in zip(k.parameters, (*outputs, *inputs), strict=True):
             if isinstance(b, Buffer):
                 shape = tuple(int(self.expr(e)(frame)) for e in b.shape)
                 cells = np.ascontiguousarray(array).reshape(-1)
@@ -188,7 +219,13 @@ class _Compiled:
                     frame[slot] = _Memory(np.full(prod(shape), fresh), shape)
 
                 return declare
-            case Barrier() | Exchange():
+            case CopyAsync():
+                return self.copy(s)
+            case CommitCopies():
+                return lambda frame: self.copies(frame).commit()
+            case WaitCopies():
+                return self.wait(s)
+            case Barrier() | Exchange() | LoadMatrices() | Mma():
                 raise self.fail("threads meet outside of a grid")
 
     # ---------------------------------------------------------------- grids
@@ -248,8 +285,23 @@ class _Compiled:
                     raise self.fail("a thread waits at a barrier to which another does not come")
                 return first
             if len(asked) < WARP or any(e.at is not first.at for e in asked):
-                raise self.fail(f"a thread waits at the exchange `{first.at.var.name}` to which another of its warp does not come")
-            replies = dict(zip(warp, self.exchanged(first.at, asked), strict=True))
+                raise self.fail(f"a thread waits at {_named(first.at)} to which another of its warp does not come")
+            replies = dict(zip(warp, self.answers(first.at, asked), strict=True))
+
+    def answers(self, s: Meeting, asked: list[_Asked]) -> Sequence[Any]:
+        """What each thread of a warp gets where they meet."""
+        match s:
+            case Exchange():
+                return self.exchanged(s, asked)
+            case LoadMatrices():
+                rows: Any = loaded(np.array([a.value for a in asked]), s.transposed)
+                return list(rows)
+            case Mma():
+                acc, a, b = (np.array(held) for held in zip(*(x.value for x in asked), strict=True))
+                if s.a.elem is Elem.F32 and not (is_tf32(a) and is_tf32(b)):
+                    raise self.fail(f"{_named(s)} has factors that are no numbers of tf32")
+                new: Any = multiplied(s.a.elem, acc, a, b)
+                return list(new)
 
     def exchanged(self, s: Exchange, asked: list[_Asked]) -> list[Any]:
         """What each thread of a warp gets."""
@@ -288,6 +340,10 @@ class _Compiled:
                     frame[slot] = yield _Asked(s, value(frame), int(lane(frame)))
 
                 return exchange
+            case LoadMatrices():
+                return self.matrices(s)
+            case Mma():
+                return self.product(s)
             case _:
                 assert isinstance(s, Barrier)
 
@@ -305,6 +361,96 @@ class _Compiled:
                 yield from code(frame)
 
         return run
+
+    def copies(self, frame: _Frame) -> _Copies:
+        """Those of the thread that runs."""
+        slot = self.slots[_COPIES]
+        if frame[slot] is None:
+            frame[slot] = _Copies()
+        found: _Copies = frame[slot]
+        return found
+
+    def copy(self, s: CopyAsync) -> _Run:
+        """The place is full of rubbish until the thread has waited."""
+        elem = s.into.elem
+        count = ROW_BYTES // elem.bytes
+        into, source = self.neighbours(s.into), self.neighbours(s.source)
+        guard = None if s.source.guard is None else self.expr(s.source.guard)
+
+        def copy(frame: _Frame) -> None:
+            memory, at = into(frame, count)
+            values = np.zeros(count, DTYPES[elem])
+            first = 0
+            if guard is None or guard(frame):
+                given, first = source(frame, count)
+                values[:] = given.cells[first : first + count]
+            if at % count or first % count:
+                names = f"element {first} of `{s.source.buffer.name}` to {at} of `{s.into.buffer.name}`"
+                raise self.fail(f"a copy of {ROW_BYTES} bytes goes from {names}, and not between multiples of those")
+            self.arrive(_Copy(s.into.buffer, memory, at, np.full(count, rubbish(elem))))
+            self.copies(frame).begun.append(_Copy(s.into.buffer, memory, at, values))
+
+        return copy
+
+    def arrive(self, c: _Copy) -> None:
+        if self.is_watched(c.buffer):
+            self.touch(c.buffer, c.memory, np.arange(c.first, c.first + len(c.values)), stores=True)
+        c.memory.cells[c.first : c.first + len(c.values)] = c.values
+
+    def wait(self, s: WaitCopies) -> _Run:
+        def wait(frame: _Frame) -> None:
+            groups = self.copies(frame).groups
+            while len(groups) > s.pending:
+                for c in groups.pop(0):
+                    self.arrive(c)
+
+        return wait
+
+    def matrices(self, s: LoadMatrices) -> _Program:
+        count = ROW_BYTES // s.row.elem.bytes
+        row, into = self.neighbours(s.row), self.neighbours(s.into)
+
+        def load(frame: _Frame) -> _Thread:
+            got = yield _Asked(s, self.read_row(s.row.buffer, *row(frame, count)))
+            memory, first = into(frame, len(got))
+            memory.cells[first : first + len(got)] = got
+
+        return load
+
+    def read_row(self, b: Buffer, memory: _Memory, first: int) -> Any:
+        """A row of a matrix in shared memory."""
+        count = ROW_BYTES // b.elem.bytes
+        if first % count:
+            raise self.fail(f"a row of a matrix begins at element {first} of `{b.name}`, and not at a multiple of {ROW_BYTES} bytes")
+        if self.is_watched(b):
+            self.touch(b, memory, np.arange(first, first + count), stores=False)
+        return memory.cells[first : first + count].copy()
+
+    def product(self, s: Mma) -> _Program:
+        form = FORMS[s.a.elem]
+        parts = [(self.neighbours(e), f.count) for e, f in ((s.acc, form.c), (s.a, form.a), (s.b, form.b))]
+
+        def multiply(frame: _Frame) -> _Thread:
+            found = [where(frame, count) for where, count in parts]
+            held = [memory.cells[at : at + n].copy() for (memory, at), (_, n) in zip(found, parts, strict=True)]
+            new = yield _Asked(s, tuple(held))
+            memory, at = found[0]
+            memory.cells[at : at + len(new)] = new
+
+        return multiply
+
+    def neighbours(self, e: Load) -> Callable[[_Frame, int], tuple[_Memory, int]]:
+        """Memory, and where in it so many elements lie from one on, along the last axis."""
+        place, slot, last = self.place(e.buffer, e.indices), self.slot(e.buffer.name), self.index(e.indices[-1])
+
+        def neighbours(frame: _Frame, count: int) -> tuple[_Memory, int]:
+            memory: _Memory = frame[slot]
+            at, first = place(frame), last(frame)
+            if first + count > memory.shape[-1]:
+                raise self.fail(f"{count} elements from index {first} of `{e.buffer.name}` on are out of range for {memory.shape[-1]}")
+            return memory, int(at)
+
+        return neighbours
 
     def touch(self, b: Buffer, memory: _Memory, at: Any, stores: bool) -> None:
         """Note an access by the thread that runs, to memory that it has not alone."""
@@ -470,6 +616,16 @@ class _Compiled:
 def rubbish(elem: Elem) -> Any:
     """A value that nobody expects in memory that was not written."""
     return DTYPES[elem].type(float("nan") if elem.is_real else True if elem is Elem.BOOL else np.iinfo(DTYPES[elem]).max - 5)
+
+
+def _named(s: Meeting) -> str:
+    match s:
+        case Exchange():
+            return f"the exchange `{s.var.name}`"
+        case LoadMatrices():
+            return f"the load of matrices of `{s.row.buffer.name}`"
+        case Mma():
+            return f"the product for `{s.acc.buffer.name}`"
 
 
 def _whole(slot: int) -> _Eval:

@@ -36,11 +36,13 @@ class Kind(Enum):
     THREAD = "thread"  # directly in the block loops; constant extent, a multiple of `WARP`
 
 
-GRAIN = 1 << 21  # what threads claim at once costs at least this much, in fused multiply-adds: about 20 microseconds
+GRAIN = 1 << 18  # what threads claim at once costs at least this much, in fused multiply-adds: a few microseconds
 
 
 WARP = 32  # threads that run in step
 THREADS = 1024  # in a block, at most
+GROUPS = 7  # of a thread's copies that may be on their way when it has waited, at most
+SHARED = 99 << 10  # bytes of the shared memory of a block, at most: what every GPU since sm_80 can give one
 
 
 class Space(Enum):
@@ -189,7 +191,54 @@ class Exchange:
     lane: Expr
 
 
-Stmt = For | Let | Store | If | Declare | Barrier | Exchange
+@dataclass(frozen=True)
+class LoadMatrices:
+    """Four matrices of eight rows of 16 bytes each, in shared memory, become those that the threads of a warp hold. `row` is the first
+    element of one of the rows: lane `l` names row `l % 8` of matrix `l // 8`. `into` is the first of a thread's elements in a local buffer,
+    which lie one behind the other: of each matrix those of one register (`tensor/kernel/matrices.py`).
+    """
+
+    into: Load
+    row: Load
+    transposed: bool = False  # threads get the elements of a column where they would get those of a row
+
+
+@dataclass(frozen=True)
+class Mma:
+    """`acc += a @ b`, of matrices that the threads of a warp hold together: each is given by the first of a thread's elements in a local
+    buffer. The forms, and which thread holds which element, are those of `tensor/kernel/matrices.py`.
+    """
+
+    acc: Load
+    a: Load
+    b: Load
+
+
+@dataclass(frozen=True)
+class CopyAsync:
+    """16 bytes of an input are on their way to shared memory: those from the two elements named on, along the last axes, whose positions
+    are multiples of 16 bytes; zeros, where the guard of `source` does not hold. They are there, for the thread, when it has waited.
+    """
+
+    into: Load
+    source: Load
+
+
+@dataclass(frozen=True)
+class CommitCopies:
+    """The copies that the thread has begun since the last time are a group."""
+
+
+@dataclass(frozen=True)
+class WaitCopies:
+    """The thread waits until of its groups of copies only the last ones, so many, may be on their way."""
+
+    pending: int
+
+
+Meeting = Exchange | LoadMatrices | Mma  # of the threads of a warp
+Copying = CopyAsync | CommitCopies | WaitCopies
+Stmt = For | Let | Store | If | Declare | Barrier | Meeting | Copying
 
 
 @dataclass(frozen=True)
@@ -209,6 +258,15 @@ class Kernel:
     can_fail: bool = False
     span: Span = field(default=NOWHERE, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)  # source lines and decisions, for people
+
+    @property
+    def parameters(self) -> tuple[Buffer | Var, ...]:
+        return (*self.outputs, *self.inputs)
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters that are buffers."""
+        return (*self.outputs, *(p for p in self.inputs if isinstance(p, Buffer)))
 
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:

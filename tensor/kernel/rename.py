@@ -9,6 +9,8 @@ from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
+    CopyAsync,
     Declare,
     Exchange,
     Expr,
@@ -17,10 +19,13 @@ from tlc.tensor.kernel.ir import (
     Kernel,
     Let,
     Load,
+    LoadMatrices,
+    Mma,
     Op,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     statements,
 )
 
@@ -30,7 +35,7 @@ def renamed(kernel: Kernel, wanted: Mapping[str, str]) -> Kernel:
     bound = [x for x in statements(kernel.body) if isinstance(x, For | Let | Declare | Exchange)]
     taken = {x.buffer.name if isinstance(x, Declare) else x.var.name for x in bound}
     names: dict[str, str] = {}
-    for p in (*kernel.outputs, *kernel.inputs):
+    for p in kernel.parameters:
         base = wanted.get(p.name, p.name)
         name, k = base, 1
         while name in taken:
@@ -71,16 +76,25 @@ class _Renaming:
                 return If(self.expr(s.cond), self.body(s.then), self.body(s.other))
             case Exchange():
                 return replace(s, value=self.expr(s.value), lane=self.expr(s.lane))
-            case Declare() | Barrier():
+            case LoadMatrices():
+                return replace(s, into=self.load(s.into), row=self.load(s.row))
+            case Mma():
+                return Mma(self.load(s.acc), self.load(s.a), self.load(s.b))
+            case CopyAsync():
+                return CopyAsync(self.load(s.into), self.load(s.source))
+            case Declare() | Barrier() | CommitCopies() | WaitCopies():
                 return s
+
+    def load(self, e: Load) -> Load:
+        guard = None if e.guard is None else self.expr(e.guard)
+        return Load(self.buffer(e.buffer), tuple(map(self.expr, e.indices)), guard)
 
     def expr(self, e: Expr) -> Expr:
         match e:
             case Var():
                 return self.var(e)
             case Load():
-                guard = None if e.guard is None else self.expr(e.guard)
-                return Load(self.buffer(e.buffer), tuple(map(self.expr, e.indices)), guard)
+                return self.load(e)
             case Apply():
                 return replace(e, args=tuple(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in e.args))
             case Op():

@@ -34,6 +34,9 @@ says its condition behind the indices: `x[i - 1 if (i >= 1) & (i <= n)]`. A kern
       }
     }
 
+and has for tensor cores `ldmatrix a[0] = s[t % 16, t // 16 * 8]` (`ldmatrix.trans` for transposed ones) and `mma acc[0] += a[0] @ b[0]`;
+copies to shared memory that are not waited for are `cp.async s[t, 0] = x[i, 8 * t]`, their groups `cp.async.commit` and `cp.async.wait 1`.
+
 Attributes
 stand after the parameters: `alias(0, 1)` lets output 0 share memory with input 1, `can_fail`. `#` begins a comment.
 """
@@ -54,7 +57,9 @@ from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
     Const,
+    CopyAsync,
     Declare,
     Exchange,
     Expr,
@@ -65,11 +70,14 @@ from tlc.tensor.kernel.ir import (
     Kind,
     Let,
     Load,
+    LoadMatrices,
+    Mma,
     Op,
     Space,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     op,
 )
 
@@ -83,6 +91,7 @@ _BY_SYMBOL = {SCALAR_OPS[name].symbol: name for name in _PRECEDENCE}
 _LOOPS = {"for": Kind.SERIAL} | {k.value: k for k in Kind if k is not Kind.SERIAL}
 _SPACES = {s.value: s for s in (Space.LOCAL, Space.SHARED)}
 _EXCHANGES = {f"shuffle_{h.value}": h for h in How}
+_LDMATRIX = {False: "ldmatrix", True: "ldmatrix.trans"}
 
 
 # ---------------------------------------------------------------- printing
@@ -142,6 +151,16 @@ def _stmt(s: Stmt) -> Iterator[str]:
             yield "barrier"
         case Exchange():
             yield f"let {s.var.name} = shuffle_{s.how.value}({_expr(s.value, 0)}, {_expr(s.lane, 0)})"
+        case LoadMatrices():
+            yield f"{_LDMATRIX[s.transposed]} {_expr(s.into, 0)} = {_expr(s.row, 0)}"
+        case Mma():
+            yield f"mma {_expr(s.acc, 0)} += {_expr(s.a, 0)} @ {_expr(s.b, 0)}"
+        case CopyAsync():
+            yield f"cp.async {_expr(s.into, 0)} = {_expr(s.source, 0)}"
+        case CommitCopies():
+            yield "cp.async.commit"
+        case WaitCopies():
+            yield f"cp.async.wait {s.pending}"
 
 
 def _const(c: Const) -> str:
@@ -371,6 +390,17 @@ class Parser:
             return Declare(b)
         if self.eat("barrier"):
             return Barrier()
+        for transposed, word in _LDMATRIX.items():
+            if self.eat(word):
+                return LoadMatrices(self.element("="), self.element(), transposed)
+        if self.eat("cp.async"):
+            return CopyAsync(self.element("="), self.element())
+        if self.eat("cp.async.commit"):
+            return CommitCopies()
+        if self.eat("cp.async.wait"):
+            return WaitCopies(self.integer())
+        if self.eat("mma"):
+            return Mma(self.element("+="), self.element("@"), self.element())
         if self.eat("if"):
             cond = self.expr()
             then = self.block()
@@ -435,6 +465,13 @@ class Parser:
             out.append(self.expr())
             self.eat(",")
         return tuple(out)
+
+    def element(self, before: str = "") -> Load:
+        """An element of a buffer, and what must stand behind it."""
+        found = self.load(self.buffer(self.ident()))
+        for symbol in before:
+            self.expect(symbol)
+        return found
 
     def load(self, buffer: Buffer) -> Load:
         """`[i, j]`, or with a guard `[i, j if c]`."""

@@ -15,7 +15,8 @@
     buffer can live in registers, else on the stack.)
  7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
  8. The guard of a load is a bool, and its buffer is global.
- 9. A kernel with block loops is for a GPU: see `tensor/kernel/grid.py`. No other has thread loops, shared buffers, barriers or exchanges.
+ 9. A kernel with block loops is for a GPU: see `tensor/kernel/grid.py`. No other has thread loops, shared buffers, barriers, exchanges,
+    matrices of a warp or copies to shared memory.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel import grid
+from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
     Buffer,
+    CommitCopies,
     Const,
+    CopyAsync,
     Declare,
     Exchange,
     Expr,
@@ -38,11 +42,14 @@ from tlc.tensor.kernel.ir import (
     Kind,
     Let,
     Load,
+    LoadMatrices,
+    Mma,
     Op,
     Space,
     Stmt,
     Store,
     Var,
+    WaitCopies,
     subexpressions,
 )
 from tlc.tensor.kernel.text import print_expr, print_kernel
@@ -73,7 +80,7 @@ class _Verifier:
         for p in k.inputs:
             if isinstance(p, Var):
                 self.bind(p)
-        for b in (*k.outputs, *(p for p in k.inputs if isinstance(p, Buffer))):
+        for b in k.buffers:
             self.check(b.space is Space.GLOBAL, f"parameter `{b.name}` is not global")
             for e in b.shape:
                 self.expr(e)
@@ -143,6 +150,14 @@ class _Verifier:
                 self.expr(s.lane)
                 self.check(s.lane.elem is Elem.I64 and s.var.elem is s.value.elem, f"the exchange `{s.var.name}` has other types")
                 self.bind(s.var)
+            case LoadMatrices() | Mma():
+                self.check(self.gpu, "matrices are loaded or multiplied in a kernel without blocks")
+                for e in expressions(s):
+                    self.expr(e)
+            case CopyAsync() | CommitCopies() | WaitCopies():
+                self.check(self.gpu and not vector, "copies to shared memory stand in a kernel without blocks, or in a vector loop")
+                for e in expressions(s):
+                    self.expr(e)
 
     def loop(self, s: For, vector: bool) -> None:
         self.expr(s.start)

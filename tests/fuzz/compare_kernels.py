@@ -25,7 +25,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -45,6 +45,7 @@ from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
+from tlc.ssa.world import Stop
 from tlc.tensor import emit, memory
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.emulate import emulated
@@ -256,14 +257,21 @@ def compare(low: Lowered, machine: Machine, seed: int, seen: Counter[str]) -> No
     for first in (True, False)[: random.randint(1, ROUNDS)]:
         sizes = case.sizes(random)
         arguments = case.arguments(sizes, seed + first)
-        with faults_of("interpreter of SSA"):
+        expected: list[Any] | None = None
+        with faults_of("interpreter of SSA"), suppress(Stop):
             expected = Interpreter(case.module, Recorder()).call("f", arguments)
 
         def launch(name: str, outputs: list[Any], inputs: list[Any], first: bool = first) -> None:
             each_way(low.tensors.kernels[name], outputs, inputs, machine, random, seen, adverse=first)
 
-        with faults_of("host"):
+        found: list[Any] | None = None
+        with faults_of("host"), suppress(Stop):
             found = Interpreter(low.tensors.module, Recorder(), launch).call("f", arguments)
+        if expected is None or found is None:
+            if expected is not None or found is not None:
+                raise Fault("one stops", f"sizes {sizes}: {'the SSA' if expected is None else 'the host'} does, and the other does not")
+            seen["stops"] += 1
+            continue
         if case.primal is not None:
             slopes(case.primal, arguments, expected, seen)
         where = f"sizes {sizes}, {low.target}, grain {low.grain}"
@@ -345,7 +353,7 @@ def each_way(
             run(kernel, fresh, inputs, adverse=True)
         check("adverse", fresh)
         seen["adverse"] += 1
-    if applied(kernel) or any(isinstance(p, Buffer) and np.asarray(v).nbytes > SLOT for p, v in zip((*kernel.outputs, *kernel.inputs), (*outputs, *inputs), strict=True)):
+    if applied(kernel) or any(isinstance(p, Buffer) and np.asarray(v).nbytes > SLOT for p, v in zip(kernel.parameters, (*outputs, *inputs), strict=True)):
         return
     shares = any(isinstance(s, For) and s.kind in FREE for s in statements(kernel.body))
     for threads in (1, THREADS) if shares else (1,):

@@ -28,7 +28,8 @@ from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.types import INTS, Elem
 from tlc.ssa.builder import Builder, new_function
-from tlc.ssa.ir import BOOL, I64, Module, Type, Value
+from tlc.ssa.ir import BOOL, I64, Function, Module, Type, Value, walk
+from tlc.ssa.lower_reduce import NEEDS_ONE
 from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
 from tlc.tensor.derivative import differentiate
@@ -176,6 +177,7 @@ def _gradient(choices: Choices) -> Case:
     p = module.functions.pop("f")
     p.name = "p"
     module.add(p)
+    _stop_at_nothing(p)
     terminator = p.body.entry.terminator
     results = [v for v in terminator.operands if v.type.elem.is_real]
     b = Builder(p.body.entry, module)
@@ -206,6 +208,13 @@ def _gradient(choices: Choices) -> Case:
     verify(case.primal)
     case.module = next(value for name, _, value in optimized(module, Options(verify=True)) if name == "opt")
     return case
+
+
+def _stop_at_nothing(function: Function) -> None:
+    """The program stops where a reduction has nothing to choose from, as the language has it: its derivative relies on that."""
+    for instr in [i for i in walk(function.body) if i.op == "reduce" and i.attrs["op"] in NEEDS_ONE]:
+        b = Builder.before(instr)
+        b.check(b.every(b.op("gt", n, b.i64(0)) for n in instr.operands), "empty", f"`{instr.attrs['op']}` of nothing")
 
 
 class _Generator:

@@ -62,7 +62,8 @@ def test_kernel(case: Case, bless: bool) -> None:
 
 @pytest.mark.parametrize("case", cases("golden/grid", "*.ssa"), ids=str)
 def test_grid(case: Case, bless: bool) -> None:
-    case.check(lambda source: kernels(source, Target(gpu=True)), bless)
+    target = Target(gpu=True, tensor_cores="tensor cores" in case.pipeline)
+    case.check(lambda source: kernels(source, target), bless)
 
 
 @pytest.mark.parametrize("case", cases("golden/emulate", "*.tk"), ids=str)

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tlc.backends.cuda.intrinsics import INTRINSICS, Assembly
+from tlc.backends.cuda.intrinsics import INTRINSICS, Assembly, Effect, Wide
 from tlc.frontend.fma import fma32, fma64
 from tlc.frontend.narrow_reals import from_memory, to_memory
-from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
+from tlc.tensor.kernel import matrices
 
 Array = np.ndarray[Any, Any]
 
@@ -35,13 +36,16 @@ needs_simulator = pytest.mark.skipif(util.find_spec("numba") is None, reason="nu
 
 @dataclass(frozen=True)
 class Job:
-    """A launch: a function of a file, its grid, its threads, and its arguments; arrays are flat, as they lie in memory."""
+    """A launch: a function of a file, its grid, its threads, and its arguments; arrays are flat, as they lie in memory. `dynamic`: bytes of
+    shared memory that it asks for.
+    """
 
     text: str
     function: str
     grid: tuple[int, ...]
     threads: int
     arguments: list[Any]
+    dynamic: int = 0
 
 
 def simulate(jobs: Sequence[Job], folder: Path) -> list[list[Any]]:
@@ -104,18 +108,30 @@ PLAIN: dict[str, Callable[..., Any]] = {
 for _name, _kind in INTRINSICS.items():
     if isinstance(_kind, Assembly) and _name not in PLAIN:
         PLAIN[_name] = _row(_name.split("_")[0], Elem(_name.split("_")[1]))
-    elif not isinstance(_kind, Assembly):
+    elif isinstance(_kind, Wide):
         def _load(p: Any, i: Any, n: int = _kind.count) -> tuple[Any, ...]:
             assert i % n == 0
-            return tuple(p[i + k] for k in range(n))
+            return tuple(_flat(p)[i + k] for k in range(n))
 
         def _store(p: Any, i: Any, cells: Sequence[Any], n: int = _kind.count) -> None:
             assert i % n == 0 and len(cells) == n
             for k in range(n):
-                p[i + k] = cells[k]
+                _flat(p)[i + k] = cells[k]
 
         PLAIN[_name] = _store if _kind.stores else _load
-assert set(PLAIN) == set(INTRINSICS)
+
+
+def _copy(into: Any, at: int, p: Any, i: int, size: int) -> None:
+    """At once."""
+    n = 16 // into.itemsize
+    assert at % n == 0 and size in (0, 16) and (not size or i % n == 0)
+    for k in range(n):
+        _flat(into)[at + k] = p[i + k] if size else 0
+
+
+def _flat(p: Any) -> Any:
+    """The elements of a pointer, or of an array."""
+    return p.reshape(-1) if isinstance(p, np.ndarray) else p
 
 TYPES = {
     **{f"{'' if signed else 'u'}int{width}": _integer(width, signed) for width in (8, 16, 32, 64) for signed in (True, False)},
@@ -128,6 +144,8 @@ def _shared_array(simulator: Any) -> None:
     """Shared memory that takes an alignment. As before, an array is known by its place in the file."""
 
     def array(self: Any, shape: Any, dtype: Any, alignment: int | None = None) -> Any:
+        if shape == 0:
+            return np.frombuffer(self._dynshared.data, _dtype(dtype))
         caller = sys._getframe(1)
         return self._allocations.setdefault((caller.f_code.co_filename, caller.f_lineno), np.empty(shape, _dtype(dtype)))
 
@@ -145,16 +163,45 @@ class _Exchanges:
     def __init__(self) -> None:
         self.values: dict[int, Any] = {}
 
+    def brought(self, value: Any) -> list[Any]:
+        """What each thread of the warp brings."""
+        thread = threading.current_thread()
+        me: int = thread.thread_id  # type: ignore[attr-defined]
+        self.values[me] = value
+        thread.syncthreads()  # type: ignore[attr-defined]
+        found = [self.values[me - me % 32 + lane] for lane in range(32)]
+        thread.syncthreads()  # type: ignore[attr-defined]
+        return found
+
+    def ldmatrix(self, transposed: bool) -> Callable[..., None]:
+        def load(into: Any, at: int, source: Any, place: int) -> None:
+            count = 16 // source.itemsize
+            assert place % count == 0
+            rows = self.brought(source.reshape(-1)[place : place + count].copy())
+            mine = matrices.loaded(np.array(rows), transposed)[threading.current_thread().thread_id % 32]  # type: ignore[attr-defined]
+            into.reshape(-1)[at : at + len(mine)] = mine
+
+        return load
+
+    def mma(self, elem: Elem) -> Callable[..., None]:
+        def value(bits: Any) -> Any:
+            return from_memory(bits) if elem is Elem.BF16 else bits.view(DTYPES[elem])
+
+        def multiply(acc: Any, i: int, a: Any, j: int, b: Any, k: int) -> None:
+            form = matrices.FORMS[elem]
+            sums, x, y = (p.reshape(-1)[at : at + f.count] for p, at, f in ((acc, i, form.c), (a, j, form.a), (b, k, form.b)))
+            brought = self.brought((sums.copy(), value(x.copy()), value(y.copy())))
+            new = matrices.multiplied(elem, *(np.array(part) for part in zip(*brought, strict=True)))
+            sums[:] = new[threading.current_thread().thread_id % 32]  # type: ignore[attr-defined]
+
+        return multiply
+
     def between(self, source: Callable[[int, int], int]) -> Callable[..., Any]:
         def exchange(module: Any, mask: int, value: Any, lane: int) -> Any:
             thread = threading.current_thread()
             me: int = thread.thread_id  # type: ignore[attr-defined]
-            self.values[me] = value
-            thread.syncthreads()  # type: ignore[attr-defined]
             other = source(me % 32, int(lane))
-            found = self.values[me - me % 32 + other] if other < 32 else value
-            thread.syncthreads()  # type: ignore[attr-defined]
-            return found
+            return (*self.brought(value), value)[min(other, 32)]
 
         return exchange
 
@@ -167,7 +214,11 @@ def main(there: str, back: str) -> None:
     exchanges = _Exchanges()
     for name, source in {"shfl_xor_sync": lambda a, b: a ^ b, "shfl_down_sync": lambda a, b: a + b, "shfl_sync": lambda a, b: b}.items():
         setattr(kernelapi.FakeCUDAModule, name, exchanges.between(source))
-    for module, names in (("numba.cuda.libdevice", LIBDEVICE), ("tlc.backends.cuda.ptx", PLAIN), ("simulated_types", {"cuda": cuda, **TYPES})):
+    copies: dict[str, Callable[..., None]] = {"copy16": _copy, **{name: lambda: None for name, row in INTRINSICS.items() if isinstance(row, Effect)}}
+    meetings = {"ldmatrix": exchanges.ldmatrix(False), "ldmatrix_trans": exchanges.ldmatrix(True)}
+    intrinsics = PLAIN | copies | meetings | {f"mma_{elem}": exchanges.mma(elem) for elem in matrices.FORMS}
+    assert set(intrinsics) == set(INTRINSICS)
+    for module, names in (("numba.cuda.libdevice", LIBDEVICE), ("tlc.backends.cuda.ptx", intrinsics), ("simulated_types", {"cuda": cuda, **TYPES})):
         sys.modules[module] = ModuleType(module)
         vars(sys.modules[module]).update(names)
     out = []
@@ -176,7 +227,7 @@ def main(there: str, back: str) -> None:
             text = re.sub(r"launch_bounds=\d+", "", job.text).replace("from numba import", "from simulated_types import")
             names: dict[str, Any] = {}
             exec(compile(text, f"<{job.function}>", "exec"), names)
-            names[job.function][job.grid, job.threads](*job.arguments)
+            names[job.function][job.grid, job.threads, 0, job.dynamic](*job.arguments)
             out.append(job.arguments)
     Path(back).write_bytes(pickle.dumps(out))
 

@@ -17,6 +17,7 @@ from tlc.backends.c import scalar
 from tlc.backends.c.unit import emit
 from tlc.driver import pipeline, stage_texts
 from tlc.driver.options import Options
+from tlc.frontend.elementary import PROMISING
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.source import Source
 from tlc.frontend.types import Elem
@@ -41,7 +42,7 @@ def op_kernels() -> dict[str, Kernel]:
     n, l = Var("n"), Var("l")
     for name, row in SCALAR_OPS.items():
         for elem in row.takes:
-            if elem is Elem.STR or name == "fma2_normal":  # the latter promises something of its operands: `test_words.py` has such
+            if elem is Elem.STR or name in PROMISING:  # `test_words.py` and `test_elementary.py` have such
                 continue
             for result in results_of(name, elem) if row.gives == "type" else [None]:
                 elems = [Elem.BOOL if name == "select" and k == 0 else elem for k in range(row.arity)]

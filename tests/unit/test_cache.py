@@ -453,11 +453,11 @@ def test_tlc_cache(work: Work, hello: Path, tmp_path: Path, capsys: pytest.Captu
     data.mkdir(parents=True)
     (data / "mine").write_text("x")
     capsys.readouterr()
-    counts = [["compiled", "programs", "1"], ["machine", "code", "1"], ["tuned", "kernels", "0"], ["parser", "tables", "1"], ["library", "trees", "1"]]
-    assert [line[:-2] for line in shown()[1:]] == counts
+    counts = ["compiled programs 1", "machine code 1", "tuned kernels 0", "kernels of GPUs 0", "parser tables 1", "library trees 1"]
+    assert [" ".join(line[:-2]) for line in shown()[1:]] == counts
     assert cli.main(["cache", "clear"]) == 0
     assert capsys.readouterr().out.startswith("removed 4 files, ")
-    assert [line[-3:] for line in shown()[1:]] == [["0", "0.0", "kB"]] * 5
+    assert [line[-3:] for line in shown()[1:]] == [["0", "0.0", "kB"]] * 6
     assert (data / "mine").exists()
     assert cli.main(["cache", "claer"]) == 2
     assert "found `claer`" in capsys.readouterr().err

@@ -40,6 +40,7 @@ def test_derivative(mode: list[str], tmp_path: Path, capfd: pytest.CaptureFixtur
     status, err = said(tmp_path, capfd, mode, text)
     assert status == 3 and "E0960" in err
     assert "print(grad(loss)(3.0))" in err and "this derivative needs it" in err
+    assert err.splitlines()[1].endswith("x.tl:4:9") and "it stands here" in err  # the program asks; the extern stands beside
 
 
 FILES = {  # the statement -> what is said
@@ -48,6 +49,7 @@ FILES = {  # the statement -> what is said
     'io.ensure_writable("{folder}/none/a")': "cannot write {folder}/none/a: no such file or directory",
     'io.ensure_writable("{folder}")': "cannot write {folder}: is a directory",
     'io.ensure_writable("{folder}/x.tl/a")': "cannot write {folder}/x.tl/a: not a directory",
+    'io.ensure_writable("/proc/a")': "cannot write /proc/a: no such file or directory",  # although its folder may be written
     'plot.ensure_drawable("{folder}/a.jpg")': "a picture is a .png, .svg or .pdf, and {folder}/a.jpg is none of them",
     'io.save([1.0], "{folder}/t")\n  print(io.load_tensor("{folder}/t", "value") as f64[1])': (
         "`value` of {folder}/t is f32[1], and the program says f64[?]"

@@ -53,7 +53,9 @@ def test_help_of_a_program_says_how_it_was_named(
         (["--thread", "2", "x.tl"], "there is no flag `--thread`; did you mean `--threads`?"),
         (["-O3", "x.tl"], "there is no flag `-O3`; did you mean `-O2`?"),
         (["--device", "cdua", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `cdua`; did you mean `cuda`?"),
-        (["--device", "gpu", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `gpu`\n"),
+        (["--device", "gpu", "x.tl"], "`--device` needs one of cpu, cuda, cuda-emulated, found `gpu`; did you mean `cuda`?"),
+        (["--device", "cuda", "x.mir"], "`x.mir` runs on the CPU, and `--device cuda` is for programs (`.tl`, `.ssa`): leave it out"),
+        (["--device", "cuda-emulated", "emit", "c", "x.uir"], "`x.uir` runs on the CPU, and `--device cuda-emulated` is for programs"),
         (["--device", "cuda", "--interp", "x.tl"], "`--interp` and `--device cuda` exclude each other: the interpreter runs on the CPU"),
         (["--threads", "-1", "x.tl"], "`--threads` needs a number of threads, found -1"),
         (["--passes", "sccp,gnv", "x.tl"], "`--passes`: there is no pass `gnv`; did you mean `gvn`?"),
@@ -201,3 +203,15 @@ start.entry()
 def test_control_c_while_tlc_is_being_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "error: stopped by Ctrl-C\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["check", "x.tl"], ["doc", "softmax"], ["explain", "E0101"], ["cache", "clear"], ["data", "get"], ["emit", "ssa"], ["repl"], ["tune"]],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("asked", ["--help", "-h"])
+def test_help_behind_the_words_of_a_command(words: list[str], asked: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Wherever it stands, unless a program's own flags stand there."""
+    assert run(*words, asked) == 0
+    assert capfd.readouterr().out.startswith(f"usage: tlc [flags] {words[0]}")

@@ -1,101 +1,28 @@
-"""Programs on a GPU that is none: a driver library of our own, made by gcc, runs the emulated kernels when a launch asks for them.
+"""Programs on a GPU that is none: `cuda_stub.py` is the driver, which does what was started when somebody waits.
 
-So all is tested but the machine code: how arguments travel, grids, managed memory, copies, errors.
+So all is tested but the machine code: how arguments travel, grids, managed memory, copies, where the host waits, errors, what is kept.
 """
 
 from __future__ import annotations
 
-import ctypes
+import re
 import shutil
-import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cuda_stub import Card
 from ssa_services import Recorder
 
-from tlc.backends.c.unit import FLAGS
-from tlc.backends.c.unit import emit as emit_c
-from tlc.backends.cuda import device, ptx
-from tlc.backends.cuda.emit import Unit, emit
+from tlc.backends.cuda import device, driver, ptx
+from tlc.backends.cuda.emit import emit
 from tlc.backends.runtime.native import Native
 from tlc.driver import cli, pipeline, stage_texts
 from tlc.driver.options import Options
 from tlc.frontend.source import Source
 from tlc.ssa.world import RuntimeStop, Stop
-from tlc.tensor.kernel.emulate import emulated
-from tlc.tensor.kernel.ir import Kernel
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
-
-DRIVER = r"""
-#include <stdlib.h>
-#include <string.h>
-int launches, synchronized, managed, freed, loaded, blocks, fails_at = -1, devices = 1, major = 9, no_memory;
-typedef unsigned long long address;
-int cuInit(unsigned flags) { return 0; }
-int cuDeviceGetCount(int *count) { *count = devices; return 0; }
-int cuDeviceGet(int *device, int number) { *device = 7; return 0; }
-int cuDeviceGetAttribute(int *value, int number, int device) {
-  *value = device != 7 ? -1 : number == 75 ? major : number == 76 ? 0 : number == 83;
-  return 0;
-}
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &launches; return device == 7 ? 0 : 101; }
-int cuCtxSetCurrent(void *context) { return context == &launches ? 0 : 201; }
-int cuMemAllocManaged(address *at, size_t size, unsigned flags) {
-  if (no_memory) return 2;
-  managed++;
-  *at = (address)aligned_alloc(512, (size + 511) / 512 * 512);
-  return flags == 1 ? 0 : 1;
-}
-int cuMemFree_v2(address at) { freed++; free((void *)at); return 0; }
-int cuModuleLoadData(void **module, const char *text) { loaded++; *module = (void *)text; return 0; }
-int cuModuleGetFunction(void **function, void *module, const char *name) { *function = strdup(name); return 0; }
-int cuGetErrorName(int status, const char **name) { *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0; }
-int cuGetErrorString(int status, const char **text) { *text = "an illegal memory access was encountered"; return 0; }
-int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz, unsigned shared, void *stream,
-                   void **p, void **extra) {
-  blocks += x * y * z;
-  if (tx % 32 || ty != 1 || tz != 1 || shared || stream || extra) return 1;
-  if (launches++ == fails_at) return 0;  /* told when somebody waits */
-  RUN
-  return 500;
-}
-int cuCtxSynchronize(void) { synchronized++; return fails_at >= 0 && launches > fails_at ? 700 : 0; }
-"""
-
-C_TYPES = {"uint8": "bool", "uint16": "uint16_t", "uint32": "uint32_t", "int64": "int64_t", "float32": "float", "float64": "double"}
-
-
-class Card:
-    """The library, and its counters."""
-
-    def __init__(self, kernels: Mapping[str, Kernel], folder: Path) -> None:
-        unit = emit(kernels)
-        text = emit_c({name: emulated(kernel) for name, kernel in kernels.items()})
-        cases = "".join(self.case(unit, name) for name in kernels)
-        source, self.path = folder / "driver.c", folder / "libdriver.so"
-        source.write_text(text + DRIVER.replace("RUN", cases))
-        subprocess.run(["gcc", *FLAGS, "-O1", "-w", "-shared", "-fPIC", source, "-o", self.path, "-lm"], check=True)
-        self.library = ctypes.CDLL(str(self.path))
-
-    def case(self, unit: Unit, name: str) -> str:
-        """The first grid of a kernel does it all, the others nothing."""
-        first, *others = [f for f in unit.functions if f.kernel.name == name]
-        args = [
-            f"*({C_TYPES.get(t.rstrip('*'), f'{t}_t'.replace('*_t', '_t'))} {'*' if t.endswith('*') else ''}*)p[{k}]"
-            for k, t in enumerate(first.parameters)
-        ]
-        text = f'if (!strcmp(f, "{first.name}")) {{ {name}({", ".join(args)}); return 0; }}\n'
-        return text + "".join(f'if (!strcmp(f, "{f.name}")) return 0;\n' for f in others)
-
-    def __getattr__(self, name: str) -> int:
-        return ctypes.c_int.in_dll(self.library, name).value
-
-    def set(self, name: str, value: int) -> None:
-        ctypes.c_int.in_dll(self.library, name).value = value
-
 
 PROGRAM = """
 fn main(n: i64 = 40) {
@@ -113,10 +40,58 @@ fn main(n: i64 = 40) {
 
 
 SHORT = """
+fn main(n: i64 = 4000) {
+  var x = for[i < n] f32(i * i % 7)
+  for k in 0..3 { x = for[i < n] x[(i * 7 + k) % n] + x[n - 1 - i] }
+  print(x)
+}
+"""
+
+
+# the host reads and writes elements in loops, in functions and recursively, between kernels; and a derivative has a tape
+HOST = """
+fn tally(x: f32[n]) -> f32 {
+  var s = 0.0
+  var k = 0
+  while k < n {
+    if x[k] > 1.0 { s += x[k] * f32(k) }
+    k += 1
+  }
+  s
+}
+
+fn swapped(a: i64[n], lo: i64, hi: i64) -> i64[n] {
+  var b = a
+  if lo < hi {
+    b[lo] = a[hi]
+    b[hi] = a[lo]
+    b = swapped(b, lo + 1, hi - 1)
+  }
+  b
+}
+
+fn far(x: f32[n], steps: i64) -> f32 {
+  var y = x
+  for k in 0..steps { y = for[i] sin(y[i]) * y[(i + k) % n] }
+  sum(y)
+}
+
 fn main(n: i64 = 40) {
-  let x = for[i < n] f32(i % 7)
-  let y = for[i] x[i] * sum(x)
-  print(max(y))
+  var x = for[i < n, j < 30] f32(i * j % 7)
+  let w = for[i < 30, j < 20] f32(i - j) / 8.0
+  var kept = zeros(3)
+  for step in 0..3 {
+    let y = for[i, j] max(sum[k] x[i, k] * w[k, j], 0.5)
+    x = for[i, j] x[i, j] + y[i, j % 20] * 0.25
+    kept[step] = y[3, step] + tally(x[step])
+    if kept[step] < 3.0 { kept[0] = 2.0 }
+    x[step, 0] = kept[step]
+  }
+  var a = for[i < n] i * 7 % n
+  let before = a
+  for i in 1..n { a[i] = a[i] + a[i - 1] % 5 }
+  print(kept, a, x[1, 2], sum(for[i] before[i] - a[i]), swapped(before, 0, n - 1))
+  print(grad(far)(x[2], 4))
 }
 """
 
@@ -131,13 +106,14 @@ class Made:
         self.expected = Recorder()
         Native(pipeline.build(program, options, {}), self.expected).run()
         self.program, self.options = program, replace(options, device="cuda")
-        self.card = Card(stage_texts.tensors_for_gpu(program, options).kernels, folder)
-        monkeypatch.setattr(device, "LIBRARY", str(self.card.path))
+        tensors = stage_texts.tensors_for_gpu(program, options)
+        self.card = Card(tensors.kernels, tensors.module, folder)
+        monkeypatch.setattr(driver, "LIBRARY", str(self.card.path))
         monkeypatch.setattr(ptx, "compile_unit", lambda unit, sm: [f"sm_{sm}" for _ in unit.functions])
 
-    def run(self) -> tuple[Recorder, Native]:
+    def run(self, **more: bool) -> tuple[Recorder, Native]:
         services = Recorder()
-        native = Native(pipeline.build(self.program, self.options, {}), services)
+        native = Native(pipeline.build(self.program, replace(self.options, **more), {}), services)
         native.run()
         return services, native
 
@@ -148,27 +124,131 @@ def test_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -
     services, native = made.run()
     assert services.lines == made.expected.lines and services.lines
     card = made.card
-    assert card.launches == card.synchronized > 10 and card.blocks > card.launches
-    assert card.loaded <= len(emit(stage_texts.tensors_for_gpu(made.program, made.options).kernels).functions), "each function is loaded once"
+    assert card.launches == card.done > card.waits > 5 and card.blocks > card.launches
+    assert card.assembled <= card.loaded <= len(emit(stage_texts.tensors_for_gpu(made.program, made.options).kernels).functions), "each function is loaded once"
     assert card.managed >= native.context.mallocs > 0
     native.close()
     assert card.freed == native.context.mallocs
 
 
-def test_a_kernel_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("host", pipeline.hosts())
+def test_the_host_waits_for_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    made = Made(HOST, tmp_path, monkeypatch, host)
+    services, native = made.run()
+    assert services.lines == made.expected.lines and services.lines
+    assert made.card.waits < 20 < made.card.launches, "no wait for each element"
+    assert native.calls["launch"] < made.card.launches, "the host starts kernels itself"
+    monkeypatch.setattr(pipeline, "put_waits", lambda module: None)
+    services, _ = made.run()
+    assert services.lines != made.expected.lines, "the stub notices what is missing"
+
+
+def test_where_the_host_may_not_touch_memory_each_kernel_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(PROGRAM, tmp_path, monkeypatch)
+    made.card.set("concurrent", 0)
+    services, _ = made.run()
+    assert services.lines == made.expected.lines and made.card.waits >= made.card.launches
+
+
+ILLEGAL = "failed on the GPU: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"
+
+
+def test_kernels_that_may_have_failed_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their lines; and the hint that names the one, which does."""
     made = Made(SHORT, tmp_path, monkeypatch)
     made.card.set("fails_at", 1)
     with pytest.raises(Stop) as caught:
         made.run()
-    said = "failed on the GPU: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"
-    assert said in caught.value.message and caught.value.message.startswith("the kernel `") and caught.value.kind == "kernel"
+    stop = caught.value
+    assert ILLEGAL in stop.message and stop.message.startswith("one of the kernels `map_0`, `map_1` ") and stop.kind == "kernel"
+    assert "prog.tl:3" in stop.notes[0] and "map_0" in stop.notes[0] and "--check-kernels" in stop.notes[1]
+    (tmp_path / "again").mkdir()
+    made = Made(SHORT, tmp_path / "again", monkeypatch)
+    made.card.set("fails_at", 1)
+    with pytest.raises(Stop) as caught:
+        made.run(checked=True)
+    assert ILLEGAL in caught.value.message and caught.value.message.startswith("the kernel `") and caught.value.kind == "kernel"
     assert caught.value.span.source.path == "prog.tl" and made.card.launches == 2, "the run ends there"
 
 
-def test_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_asks_first_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel's failure comes out of any call of the driver, such as one for memory; it stays the kernel's."""
+    made = Made(SHORT.replace("print(x)", "let y = for[i < 2 * n] x[i % n]\n  print(y)"), tmp_path, monkeypatch)
+    made.card.set("broken", 700)
+    with pytest.raises(RuntimeStop, match="the GPU failed: an illegal memory access"):
+        made.run()
+
+
+@pytest.mark.parametrize(("launch", "names"), [(0, "the kernel `map_0`"), (1, "one of the kernels `map_0`, `map_1`"), (2, "one of the kernels `map_0`, `map_1`")])
+def test_a_launch_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launch: int, names: str) -> None:
+    """The first start of each kernel is the launcher's, the others are the host's."""
     made = Made(SHORT, tmp_path, monkeypatch)
-    made.card.set("no_memory", 1)
-    with pytest.raises(Stop, match="memory for a tensor"):
+    made.card.set("refuses_at", launch)
+    with pytest.raises(Stop, match=f"{names} failed on the GPU: another error"):
+        made.run()
+    assert made.card.launches == launch + 1
+
+
+EXTENTS = """
+fn f(x: f32[n]) -> f32[n] = for[i] x[n - 1 - i] + x[i]
+
+fn main(n: i64 = 40) {
+  var total = 0.0
+  var x = for[i < n] f32(i)
+  for k in 0..4 {
+    let z = f(f(x[..n - k // 2]))
+    total += z[k]
+  }
+  var y = for[i < 3, j < 7] f32(i * j)
+  for k in 0..3 { y[k, 0] = total }
+  for k in 0..3 { y[k] = f(y[k]) }
+  print(total, y)
+}
+"""
+
+
+def test_other_extents_and_crooked_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record is for its extents. A row of 28 bytes does not begin at a multiple of 16: a kernel gets a copy, if it loads that much at once."""
+    monkeypatch.setattr(device, "_WIDE", re.compile(""))
+    made = Made(EXTENTS, tmp_path, monkeypatch)
+    services, native = made.run()
+    assert services.lines == made.expected.lines and 0 < native.calls["launch"] < made.card.launches
+    assert made.card.copies > 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("no_memory", 1), ("room", 1000)])
+def test_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
+    """Also where the driver would take the host's memory for what does not fit."""
+    made = Made(SHORT, tmp_path, monkeypatch)
+    made.card.set(name, value)
+    with pytest.raises(Stop, match="there is no memory for a tensor of 16000 bytes") as caught:
+        made.run()
+    assert caught.value.kind == "memory" and str(caught.value.span).startswith("prog.tl:")
+    has, plan, hint = caught.value.notes
+    assert has.endswith("and the program holds 0 bytes of it") and "memory: at most" in plan and "%x" in plan and "smaller sizes" in hint
+
+
+def test_machine_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the driver's version; and what the driver does not take is made again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = Made(SHORT, tmp_path, monkeypatch)
+    made.run()
+    first = made.card.assembled
+    assert first > 0
+    made.run()
+    assert made.card.assembled == first
+    made.card.set("version", 13010)
+    made.run()
+    assert made.card.assembled == 2 * first
+    made.card.set("old_binary", 1)
+    assert made.run()[0].lines == made.expected.lines and made.card.assembled == 2 * first + 1
+
+
+def test_what_the_assembler_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = Made(SHORT, tmp_path, monkeypatch)
+    made.card.set("faulty_text", 1)
+    with pytest.raises(RuntimeStop, match="the driver cannot assemble the kernel `map_0`: ptxas fatal : a line that is none"):
         made.run()
 
 
@@ -183,7 +263,7 @@ def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, valu
 
 def test_what_users_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a driver, and without the tools: a code, and what there is to do."""
-    monkeypatch.setattr(device, "LIBRARY", "libnothing.so.1")
+    monkeypatch.setattr(driver, "LIBRARY", "libnothing.so.1")
     monkeypatch.setattr(ptx, "missing", lambda: ["numba-cuda", "nvidia-nvvm"])
     program = tmp_path / "prog.tl"
     program.write_text("fn main() { print(sum[i < 9] f32(i)) }\n")

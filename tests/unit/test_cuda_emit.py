@@ -50,7 +50,7 @@ def arguments(kernel: Kernel, outputs: Sequence[Any], inputs: Sequence[Any]) -> 
 
 
 def job(unit: Unit, f: Function, scalars: Mapping[str, Any], given: list[Any]) -> Job:
-    return Job(unit.text, f.name, dimensions(f, scalars), f.grid.threads, given)
+    return Job(unit.text, f.name, dimensions(f, scalars), f.grid.threads, given, f.dynamic)
 
 
 def value(bits: Any, b: Buffer, shape: tuple[int, ...]) -> Any:
@@ -118,7 +118,7 @@ def test_every_op_on_every_type(tmp_path: Path) -> None:
 
 SIZES: dict[str, dict[str, int]] = {
     "map": {"n": 3, "m": 37}, "vectors": {"n": 11}, "softmax": {"n": 2, "m": 100}, "gather": {"n": 4, "m": 5}, "pad": {"n": 50},
-    "narrow": {"s": 3, "flag": 1}, "scatter": {"n": 5, "m": 3}, "product_small": {},
+    "narrow": {"s": 3, "flag": 1}, "scatter": {"n": 5, "m": 3}, "product_small": {}, "shared": {},
 }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def test_text(case: Case, bless: bool) -> None:
 
 
 def shapes(kernel: Kernel, scalars: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    buffers = [*kernel.outputs, *(p for p in kernel.inputs if isinstance(p, Buffer))]
+    buffers = kernel.buffers
     return {b.name: tuple(int(value_of(e, scalars)) for e in b.shape) for b in buffers}
 
 
@@ -276,3 +276,34 @@ def test_sums_of_products_stay_two_instructions(tmp_path: Path) -> None:
     (text,) = ptx.compile_unit(emit({"scale": kernel_of("map")}), 90)
     count = Counter(assembled(text, 90, tmp_path)[1])
     assert count["FMUL"] == 1 and count["FADD"] == 1 and not count["FFMA"]
+
+
+ATTENTION = """
+fn attention(q: f32[t, d], k: f32[t, d], v: f32[t, d]) -> f32[t, d] =
+  softmax(for[i, j] if j <= i { (sum[c] q[i, c] * k[j, c]) / sqrt(f32(d)) } else { -inf }) @ v
+fn loss(q: f32[b, t, d], k: f32[b, t, d], v: f32[b, t, d], w: f32[b, t, d]) -> f32 = sum(w * attention(q, k, v))
+
+fn main(b: i64 = 16, t: i64 = 1024) {
+  let x = for[h < b, i < t, c < 64] sin(f32(h + i * 7 + c))
+  print(attention(x, x, x))
+  let (q, k, v) = grad(loss)(x, x, x, x, wrt = (q, k, v))
+  print(q, k, v)
+}
+"""
+
+
+@needs_assembler
+def test_attention_in_machine_code(tmp_path: Path) -> None:
+    """Nothing is spilled; operands come from shared memory by 16 bytes, 64 multiply-adds for ten accesses or eight; more than 48 KB of
+    it are asked for.
+    """
+    program = pipeline.front(Source("prog.tl", ATTENTION))
+    tensors = stage_texts.tensors_for_gpu(program, Options(flags={"b": 16, "t": 1024}))
+    unit = emit({name: k for name, k in tensors.kernels.items() if name.startswith("blocks")})
+    assert len(unit.functions) == 3 and all(f.dynamic > 48 << 10 for f in unit.functions)
+    for text in ptx.compile_unit(unit, 90):
+        said, code = assembled(text, 90, tmp_path)
+        count = Counter(code)
+        assert "0 bytes spill stores, 0 bytes spill loads" in said
+        assert count["LDS.128"] >= 24 and count["STS.128"] >= 10 and count["LDG.E.128"] >= 8 and count["STG.E.128"] >= 8
+        assert not count["LDS"] and not count["STS"] and count["FFMA"] > 6 * count["LDS.128"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 
 import mpmath
 import numpy as np
 import pytest
+from test_llvm_scalar import function
 
+from tlc.backends.llvm import jit
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
 
@@ -87,3 +90,36 @@ def test_subnormal_results_of_exp() -> None:
     xs = np.linspace(-103, -87, 50, dtype=np.float32)
     got = SCALAR_OPS["exp"].evaluate(Elem.F32, xs)
     np.testing.assert_allclose(got, np.exp(xs.astype(np.float64)), atol=1.5e-45, rtol=1e-6)
+
+
+@pytest.mark.parametrize("elem", [Elem.F32, Elem.F64], ids=str)
+@pytest.mark.parametrize("lanes", [1, 2, 8, 16, 64])
+def test_ldexp_and_exp_are_the_same_by_instructions(elem: Elem, lanes: int) -> None:
+    """`ldexp` where it keeps its promise, subnormal results and both ends among them, and `exp` over all sizes of numbers."""
+    dtype, bias = DTYPES[elem], {Elem.F32: 127, Elem.F64: 1023}[elem]
+    rng = np.random.default_rng(3)
+    k = np.concatenate([rng.integers(-2 * bias + 2, 3 * bias, 990), [-bias, bias, bias + 1, 2 * bias, 2 * bias + 1, 1 << 20]]).astype(dtype)
+    x = (rng.uniform(0.5, 2.0, k.size) * rng.choice([-1, 1], k.size)).astype(dtype)
+    x[k > 2 * bias] = abs(x[k > 2 * bias])
+    x, k = np.append(x, np.array([np.nan, 1, np.nan, np.nan], dtype)), np.append(k, np.array([np.inf, np.inf, 3, np.nan], dtype))
+    with np.errstate(over="ignore", under="ignore"):
+        want = np.where(k > 2 * bias, np.inf, np.ldexp(x, np.where(k <= 2 * bias, k, 0).astype(int))).astype(dtype)
+        want[-1] = np.nan
+        assert np.array_equal(SCALAR_OPS["ldexp"].evaluate(elem, x, k), want, equal_nan=True)
+        z = np.concatenate([[np.inf, -np.inf, np.nan, 0.0], rng.standard_normal(996) * 10.0 ** rng.integers(-3, 39, 996)]).astype(dtype)
+        exp = SCALAR_OPS["exp"].evaluate(elem, z)
+    size = x.size // lanes * lanes
+    found = compiled("ldexp", elem, lanes, [x[:size], k[:size]])
+    assert np.array_equal(found, want[:size], equal_nan=True)
+    found = compiled("exp", elem, lanes, [z[:960]])
+    assert np.array_equal(found, exp[:960], equal_nan=True)
+
+
+def compiled(name: str, elem: Elem, lanes: int, args: list[np.ndarray]) -> np.ndarray:
+    """An op by LLVM on vectors of so many lanes."""
+    text = function("f", name, elem, [elem] * len(args), lanes)
+    loaded = jit.load([jit.compile_object(text, jit.Level.KERNEL)])
+    out = np.zeros(args[0].size, DTYPES[elem])
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (out, *args)]
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers), ctypes.c_int64)(loaded.address("f"))(*pointers, out.size)
+    return out

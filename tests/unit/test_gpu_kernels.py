@@ -158,22 +158,52 @@ def test_a_file_of_kernels_runs(tmp_path: Path, capsys: pytest.CaptureFixture[st
 PROGRAMS = {
     "product": "fn main() {\n  let a = for[i < 18, p < 9] f32(i + p)\n  let b = for[p < 9, j < 9] f32(p - j)\n  print(a @ b)\n}\n",
     "rows": "fn main(n: i64 = 3) {\n  let x = for[i < n, j < 20] f32(i - j)\n  print(softmax(x))\n}\n",
+    # attention, and what it sends back
+    "blocks": """
+fn attention(q: f32[t, d], k: f32[t, d], v: f32[t, d]) -> f32[t, d] {
+  softmax(for[i, j] if j <= i { sum[c] q[i, c] * k[j, c] } else { -inf }) @ v
+}
+fn loss(q: f32[t, d], k: f32[t, d], v: f32[t, d]) -> f32 = sum(attention(q, k, v))
+fn main() {
+  let x = for[i < 68, c < 4] f32(i * 7 % 5 + c)
+  let (a, b, c) = grad(loss)(x, x, x, wrt = (q, k, v))
+  print(a, b, c)
+}
+""",
+    # two tiles of columns for one block of rows
+    "blocks of a mask": """
+fn main() {
+  let x = for[i < 3, p < 4] f32(i + p)
+  let y = for[j < 65, p < 4] f32(j - p)
+  print((for[i < 3, j < 65] if j <= i + 63 { sum[p < 4] x[i, p] * y[j, p] } else { 0.0 }) @ y)
+}
+""",
 }
 
 
-def kernel_of(name: str) -> Kernel:
+def kernels_of(name: str) -> list[Kernel]:
     program = front(Source(f"{name}.tl", PROGRAMS[name]))
     tensors = next(value for stage, _, value in middle(program, Options(flags={"n": 3}, device="cuda")) if stage == "kernels")
-    return next(k for k in tensors.kernels.values() if k.name.startswith(name))
+    return [k for k in tensors.kernels.values() if k.name.startswith(name.partition(" ")[0])]
+
+
+def operands(kernel: Kernel) -> tuple[list[tuple[int, ...]], list[np.ndarray]]:
+    """The shapes of the outputs, and inputs."""
+    rng = np.random.default_rng(0)
+    shapes = [tuple(int(e.value) for e in b.shape) for b in kernel.buffers]
+    inputs = [rng.standard_normal(s).astype(np.float32) for s in shapes[len(kernel.outputs) :]]
+    return shapes[: len(kernel.outputs)], inputs
 
 
 def mutants(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
-    """Bodies with one barrier less, one exchange with itself, or one index of shared or global memory one further."""
+    """Bodies with one barrier less, one exchange with itself, or one index of shared or global memory one further. A barrier that is the
+    last thing in a loop orders one of its iterations and the next.
+    """
     for n, s in enumerate(body):
         changed: list[tuple[str, tuple[Stmt, ...]]] = []
         match s:
             case Barrier():
-                changed.append(("no barrier", ()))
+                changed.append(("no last barrier" if n + 1 == len(body) else "no barrier", ()))
             case Exchange():
                 changed.append(("own lane", (replace(s, lane=const(0)),)))
             case For():
@@ -197,18 +227,16 @@ def further(indices: tuple) -> Iterator[tuple]:
             yield (*indices[:k], op("add", i, const(1)), *indices[k + 1 :])
 
 
-@pytest.mark.parametrize(("name", "fewest", "every"), [("product", 32, 4), ("rows", 16, 1)])
+@pytest.mark.parametrize(("name", "fewest", "every"), [("product", 32, 4), ("rows", 16, 1), ("blocks of a mask", 20, 16)])
 def test_one_thing_wrong_is_found(name: str, fewest: int, every: int) -> None:
     """By a race, an index out of range, or another result: rubbish in shared memory, or a value of another place. It was found for all; of
     the slow kernel only some are looked at each time.
     """
-    kernel = kernel_of(name)
-    rng = np.random.default_rng(0)
-    shapes = [tuple(int(e.value) for e in b.shape) for b in (*kernel.outputs, *kernel.inputs)]
-    inputs = [rng.standard_normal(s).astype(np.float32) for s in shapes[len(kernel.outputs) :]]
+    (kernel,) = kernels_of(name)
+    shapes, inputs = operands(kernel)
 
     def result(k: Kernel) -> bytes:
-        outputs = [np.zeros(s, np.float32) for s in shapes[: len(kernel.outputs)]]
+        outputs = [np.zeros(s, np.float32) for s in shapes]
         run(k, outputs, inputs, races=True)
         return b"".join(o.tobytes() for o in outputs)
 
@@ -216,7 +244,7 @@ def test_one_thing_wrong_is_found(name: str, fewest: int, every: int) -> None:
     found = list(mutants(kernel.body))
     assert len(found) >= fewest
     for n, (what, body) in enumerate(found):
-        if n % every and what != "no barrier":
+        if n % every and "barrier" not in what:
             continue
         wrong = replace(kernel, body=body)
         verify(wrong)
@@ -224,3 +252,25 @@ def test_one_thing_wrong_is_found(name: str, fewest: int, every: int) -> None:
             assert result(wrong) != expected, f"{what}\n{print_kernel(wrong)}"
         except InternalError as error:
             assert "race" in str(error) or "out of range" in str(error)
+
+
+def test_attention_meets_where_it_has_to() -> None:
+    """In the kernel of attention and its gradient each barrier but those between the iterations of a loop, and each exchange, is needed for
+    the result, in one of the orders in which the threads can run from one to the next. Those between iterations are for the interpreter to
+    find.
+    """
+    (kernel,) = kernels_of("blocks")
+    shapes, inputs = operands(kernel)
+
+    def result(k: Kernel, backward: bool) -> bytes:
+        outputs = [np.zeros(s, np.float32) for s in shapes]
+        run_natively(emulated(k, backward), outputs, inputs)
+        return b"".join(o.tobytes() for o in outputs)
+
+    expected = result(kernel, False)
+    assert result(kernel, True) == expected
+    barriers, exchanges = ([(w, body) for w, body in mutants(kernel.body) if w == what] for what in ("no barrier", "own lane"))
+    assert len(barriers) >= 5 and len(exchanges) == 12
+    for what, body in [*barriers, *exchanges[::5]]:
+        wrong = replace(kernel, body=body)
+        assert any(result(wrong, backward) != expected for backward in (True, False)), f"{what}\n{print_kernel(wrong)}"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tlc.frontend import ast, modules
+from tlc.frontend.ast import names_in
 from tlc.frontend.check import habits
 from tlc.frontend.check.builtins import BUILTINS
 from tlc.frontend.check.callee import TRANSFORMS
-from tlc.frontend.check.functions import names_in
 from tlc.frontend.check.type_nodes import ELEMS
 from tlc.frontend.diagnostics import CompileError
 from tlc.frontend.nesting import children

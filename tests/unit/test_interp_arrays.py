@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ssa_services import Recorder
 
 from tlc.driver.options import Options
-from tlc.driver.pipeline import front, middle
+from tlc.driver.pipeline import front, interpret, middle
 from tlc.frontend.source import Source
 from tlc.ssa import interp, interp_grid, interp_paths
 from tlc.ssa.interp import Interpreter
@@ -343,3 +343,11 @@ def test_a_loop_copies_an_array_once(monkeypatch: pytest.MonkeyPatch) -> None:
     Interpreter(module, Recorder()).call(main, [])
     assert len(copies) == 100 + 2 * 99
     assert sum(copies) == 1
+
+
+def test_no_memory_has_a_place() -> None:
+    text = "fn main(n: i64) {\n  let x = for[i < n] f32(i)\n  print(sum(x))\n}\n"
+    program = front(Source("test.tl", text))
+    with pytest.raises(Stop, match="there is not enough memory for a tensor") as stop:
+        interpret(program, Options(flags={"n": 1 << 50}), Recorder())
+    assert stop.value.kind == "memory" and text[stop.value.span.start :].startswith("for[i < n]")

@@ -296,7 +296,7 @@ def test_formulas_agree_with_counting(name: str, size: int, known: bool) -> None
         every.body(kernel.body)
         text = f"kernel {kernel.name} of {name}, all sizes {size}"
         assert (found["flops"], found["flops64"]) == (every.flops[False], every.flops[True]), text
-        shapes = {b.name: [every.index(e) for e in b.shape] for b in (*kernel.outputs, *kernel.inputs) if isinstance(b, Buffer)}
+        shapes = {b.name: [every.index(e) for e in b.shape] for b in kernel.buffers}
         for stores, total_name, buffers in ((False, "read", kernel.inputs), (True, "written", kernel.outputs)):
             bytes_of = {b.name: b.elem.bytes for b in buffers if isinstance(b, Buffer)}
             least = sum(bytes_of[b] for s, b, _ in every.touched if s == stores and b in bytes_of)

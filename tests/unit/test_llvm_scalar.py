@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tlc.backends import cpu
 from tlc.backends.llvm import jit, narrow, scalar
+from tlc.frontend.elementary import PROMISING
 from tlc.frontend.narrow_reals import from_memory, rounded, to_memory
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.types import Elem
@@ -81,7 +83,7 @@ def cases() -> list[tuple[str, Elem, tuple[Elem, ...]]]:
     """(op, result, operands) for each op and type."""
     out: list[tuple[str, Elem, tuple[Elem, ...]]] = []
     for name, row in SCALAR_OPS.items():
-        if name == "fma2_normal":  # promises that no number is subnormal: `test_words.py` has values of which that is true
+        if name in PROMISING:  # `test_words.py` and `test_elementary.py` have values of which the promise is true
             continue
         for elem in row.takes:
             if elem in UNSUPPORTED or (name == "div" and not elem.is_real):
@@ -105,12 +107,13 @@ CASES = cases()
 
 
 @pytest.fixture(scope="module", params=["as this CPU does", "as any CPU can"])
-def compiled(request: pytest.FixtureRequest) -> Iterator[jit.Loaded]:
-    """All functions; also with f16 converted by integer arithmetic, as on a CPU without instructions for it."""
+def compiled(request: pytest.FixtureRequest) -> jit.Loaded:
+    """All functions; also with f16 converted by integer arithmetic, as on a CPU without instructions for it, and without any for whole ops."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "as any CPU can":
             patch.setattr(narrow, "converts_f16", lambda: False)
-        yield compiled_functions()
+            patch.setattr(scalar, "native", lambda *_: None)
+        return compiled_functions()
 
 
 def compiled_functions() -> jit.Loaded:
@@ -161,3 +164,12 @@ def test_a_product_and_a_sum_are_not_contracted() -> None:
     text = text.replace(product, f"{product}\n  %w = fadd <8 x float> %v4, %v1")
     text = text.replace("store <8 x float> %v4", "store <8 x float> %w")
     assert "vfmadd" not in jit.assembly(text, jit.Level.KERNEL) and "vfmadd" not in jit.assembly(text, jit.Level.HOST)
+
+
+@pytest.mark.parametrize(("op", "instruction", "needs"), [("ldexp", "vscalef", "avx512f"), ("max", "vrange", "avx512dq"), ("min", "vrange", "avx512dq")])
+@pytest.mark.parametrize("elem", [Elem.F32, Elem.F64], ids=str)
+def test_ops_that_are_instructions(op: str, instruction: str, needs: str, elem: Elem) -> None:
+    if needs not in cpu.features():
+        pytest.skip(f"this processor has no {instruction}")
+    code = jit.assembly(function("f", op, elem, [elem, elem], 512 // elem.width), jit.Level.KERNEL)
+    assert len(re.findall(rf"{instruction}p[sd]\t", code)) == 1

@@ -543,3 +543,14 @@ def test_a_session_on_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
     history = (tmp_path / "tlc" / "history").read_text()
     assert "+fn f(x: i64) -> i64 {\n+  x + 1\n+}\n" in history
     assert "dropped" not in history
+
+
+def test_what_was_bound_before_is_shown_where_it_was(session: Session) -> None:
+    """The label leads to the entry that has the `let`, and the help is that of a `let`."""
+    answer(session, "let x = 3", "let z = 1")
+    with pytest.raises(CompileError) as error:
+        session.run("x = 4")
+    (found,) = error.value.diagnostics
+    (label,) = found.labels
+    assert label.text == "bound here" and label.span.source.text[label.span.start :].startswith("x = 3")
+    assert found.help == "make it a `var`"

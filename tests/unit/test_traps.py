@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,10 @@ from whole_program import options
 
 from tlc.backends.runtime.native import Native
 from tlc.driver import pipeline
+from tlc.frontend import pickled
 from tlc.frontend.source import Source
+from tlc.ssa.interp import Interpreter
+from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.world import Stop
 
 # fmt: off
@@ -87,6 +91,35 @@ def test_goes_on(case: str) -> None:
     body, printed = GOES_ON[case]
     for lines, why in runs(body):
         assert ("\n".join(lines), why) == (printed, ("", "", ""))
+
+
+def test_a_comprehension_costs_one_kernel_more() -> None:
+    """However much is checked in it: what is to be said is found out by the interpreter, so it is not compiled."""
+    text = "fn main(x: f32 = 2.0) { print(for[i < 9] exp(log(f32(i) + x) / sqrt(x)) * tanh(x / f32(i + 1))) }"
+    program = pipeline.front(Source("test.tl", text))
+    kernels = []
+    for traps in (False, True):
+        stages = pipeline.middle(program, replace(options(program, None), traps=traps))
+        kernels.append(next(len(tensors.kernels) for name, _, tensors in stages if name == "kernels"))
+    assert kernels == [1, 2]
+
+
+def test_recipes_are_kept_and_printed() -> None:
+    """A cached program says the same, at the same place; a text of SSA says the same."""
+    text = "fn main(x: f32 = 0.0) { print(1.0 / (for[i < 3] f32(2 - i) + x)) }"
+    program = pipeline.front(Source("test.tl", text))
+    asked = replace(options(program, None), traps=True)
+    executable = pipeline.build(program, asked, {})
+    kept = pickled.unpack(pickled.pack(executable), type(executable))
+    assert kept is not None
+    module = next(module for name, _, module in pipeline.middle(program, asked) if name == "opt")
+    said = "`/` of 1.0 and 0.0 gives inf at [2]"
+    for native in (executable, kept):
+        with pytest.raises(Stop, match=re.escape(said)) as stop:
+            Native(native, Recorder()).run()
+        assert stop.value.span.start == text.index("1.0 / (")
+    with pytest.raises(Stop, match=re.escape(said)):
+        Interpreter(parse_module(print_module(module)), Recorder()).call("main", [])
 
 
 def test_values_keep_their_bits() -> None:

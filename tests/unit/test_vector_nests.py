@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,52 @@ def test_sums_of_products_in_lanes(shape: tuple[int, int], axis: int, static: bo
         (kernel,) = tensors.kernels.values()
         by_rows = not static or target.cache_bytes < 1 << 16
         assert kernel.notes[-1].startswith("rows: 16" if axis else "rows of axis 1 pass over panels" if by_rows else "columns: ")
+
+
+def sums_down(known: tuple[int, int] | None, dependent: bool) -> Module:
+    """Down the columns of x: the sums of x * y, and of x or, dependent, of x less the first of the former."""
+
+    def body(b: Builder, x: Value, y: Value) -> list[Value]:
+        if known is not None:
+            x, y = (b.reshape(v, [b.i64(n) for n in known]) for v in (x, y))
+        rows, columns = b.dims(x)
+
+        def down(term: Callable[[Builder, Value, Value], Value]) -> Value:
+            return b.tabulate([columns], lambda b, j: b.reduce("sum", [rows], lambda b, i: term(b, i, j), "lanes"))
+
+        first = down(lambda b, i, j: b.op("mul", b.index(x, i, j), b.index(y, i, j)))
+        if not dependent:
+            return [first, down(lambda b, i, j: b.index(x, i, j))]
+        return [first, down(lambda b, i, j: b.op("sub", b.index(x, i, j), b.index(first, j)))]
+
+    return function([tensor(2), tensor(2)], [tensor(1), tensor(1)], body)
+
+
+@pytest.mark.parametrize("target", [Target(16, 16, 1 << 10), Target(64, 32, 1 << 10)], ids=str)
+@pytest.mark.parametrize("shape", [(64, 64), (83, 70), (200, 130), (0, 70), (3, 600)])
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("dependent", [True, False])
+def test_sums_down_the_same_columns_are_one_walk(shape: tuple[int, int], static: bool, dependent: bool, target: Target) -> None:
+    """But not where one reads the other."""
+    tensors = compare(sums_down(shape if static else None, dependent), reals(*shape), reals(*shape), target=target)
+    if min(shape) >= 64:
+        assert [name.split("_")[0] for name in tensors.kernels] == (["sum", "sum"] if dependent else ["columns"])
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("length", [0, 5, 16, 33, 64, 70])
+@pytest.mark.parametrize("static", [True, False])
+def test_sums_of_long_chains_of_operations(length: int, static: bool, target: Target) -> None:
+    """Terms for two registers at once, if the registers are as wide as the sums are many."""
+
+    def body(b: Builder, x: Value) -> list[Value]:
+        n = b.i64(length) if static else b.dim(x, 1)
+        term = lambda b, i, k: b.op("exp", b.index(x, i, k))  # noqa: E731
+        return [b.tabulate([b.dim(x, 0)], lambda b, i: b.reduce("sum", [n], lambda b, k: term(b, i, k), "lanes"))]
+
+    module = function([tensor(2)], [tensor(1)], body)
+    (kernel,) = compare(module, reals(3, length), target=target).kernels.values()
+    assert kernel.notes[-1].endswith("32 at once" if target.vector_bytes == 64 else "accumulators")
 
 
 def search(reducer: str, axis: int, elem: Elem) -> Module:

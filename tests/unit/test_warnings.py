@@ -17,9 +17,28 @@ def codes(text: str) -> list[str]:
     return [d.code for d in program(text).warnings]
 
 
-def test_the_catalogue() -> None:
-    row = ERRORS["W0001"]
-    assert codes(row.bad) == ["W0001"] and codes(row.mend) == []
+@pytest.mark.parametrize("code", [code for code in ERRORS if code.startswith("W")])
+def test_the_catalogue(code: str) -> None:
+    row = ERRORS[code]
+    assert codes(row.bad) == [code] and codes(row.mend) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "lost"),
+    [
+        ("for i in 0..3 { let w = 0.5 * w }", True),
+        ("while w > x { let w = w - 1.0 }", True),
+        ("for i in 0..3 { if i > 0 { for j in 0..2 { var w = w + 1.0 } } }", True),
+        ("for i in 0..3 { let w = 0.5 * w; print(w) }", False),
+        ('for i in 0..3 { let w = 0.5 * w; print("{w}") }', False),
+        ("for i in 0..3 { let w = 1.0; let w = w + 1.0 }", False),  # no outer one
+        ("for w in 0..3 { let w = w + 1 }", False),
+        ("for i in 0..3 { let v = w }", False),
+        ("{ let w = 0.5 * w }", False),  # no round follows
+    ],
+)
+def test_a_value_that_a_loop_loses(body: str, lost: bool) -> None:
+    assert codes(f"fn f(x: f32) -> f32 {{\n  let w = x\n  {body}\n  w\n}}\n") == ["W0002"] * lost
 
 
 @pytest.mark.parametrize(
