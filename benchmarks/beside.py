@@ -71,12 +71,17 @@ def main(
     commands = {"tlc": [sys.executable, "-m", "tlc", "--threads", str(args.threads), str(Path(script).with_suffix(".tl")), *flags]}
     commands |= {name: [args.python, script, "--peer", name, "--threads", str(args.threads), *flags] for name in peers}
     if args.only:
-        commands = {name: commands[name] for name in args.only.split(",")}
+        wanted = args.only.split(",")
+        if unknown := [name for name in wanted if name not in commands]:
+            parser.error(f"there is no contestant {', '.join(unknown)}; there are {', '.join(commands)}")
+        commands = {name: commands[name] for name in wanted}
     compare(commands, args.threads, args.turns, work(sizes) if work else None)
 
 
 def compare(commands: Mapping[str, list[str]], threads: int, turns: int, work: Work | None) -> None:
-    """Run the commands in turns, on the first `threads` processors, and print their figures. The first is ours."""
+    """Run the commands in turns, on the first `threads` processors, and print their figures beside those of the first that runs: ours,
+    unless that was not asked for.
+    """
     env = {**os.environ, **thread_counts(threads), "JAX_PLATFORMS": "cpu"}
     if threads == 1:
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
@@ -89,6 +94,8 @@ def compare(commands: Mapping[str, list[str]], threads: int, turns: int, work: W
             figures = _run([*pinned, *command], env)
             if figures is not None:
                 found.setdefault(name, []).append(figures)
+    if not found:
+        sys.exit("no contestant is installed")
     peaks, passed = zip(*states, strict=True)
     print(f"before the turns: {min(peaks):.0f} to {max(peaks):.0f} GFLOP/s", end="")
     print(f", {min(passed):.0f} to {max(passed):.0f} GB/s from core to core" if threads > 1 else "")
@@ -97,11 +104,11 @@ def compare(commands: Mapping[str, list[str]], threads: int, turns: int, work: W
 
 def _print(found: Mapping[str, list[Figures]], work: Work | None, peak: float) -> None:
     """The table, ours first. `peak`: of this machine, in GFLOP/s."""
-    ours = next(iter(found.values()))
+    us, ours = next(iter(found.items()))
     loss = ours[0].loss
     middle, first = statistics.median(f.median for f in ours), min(f.least for f in ours)
     width = max(8, *map(len, found))
-    print(f"{'':{width}} {'median':>9} {'least':>9} {'memory':>8}   median / tlc   least / tlc")
+    print(f"{'':{width}} {'median':>9} {'least':>9} {'memory':>8} {f'median / {us}':>14} {f'least / {us}':>13}")
     for name, all_figures in found.items():
         median, least = statistics.median(f.median for f in all_figures), min(f.least for f in all_figures)
         memory = max(f.memory for f in all_figures)
@@ -111,7 +118,7 @@ def _print(found: Mapping[str, list[Figures]], work: Work | None, peak: float) -
         print(f"{name:{width}} {median:6.3f} ms {least:6.3f} ms {memory:5.0f} MB {median / middle:14.2f} {least / first:13.2f}{rate}")
         for f in all_figures:
             if loss is not None and f.loss is not None and not math.isclose(f.loss, loss, rel_tol=1e-3):
-                sys.exit(f"the results differ: {name} ends with a loss of {f.loss}, ours is {loss}")
+                sys.exit(f"the results differ: {name} ends with a loss of {f.loss}, {us} with {loss}")
 
 
 def _state(pinned: list[str], threads: int) -> tuple[float, float]:

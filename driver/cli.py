@@ -7,17 +7,17 @@ Heavy parts are imported where they are used, so that `--help`, `--version` and 
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tlc.driver import flags as flag
-from tlc.driver import report
+from tlc.driver import output, report
 from tlc.driver.file_commands import EMIT, RUN, opt, refuse_device
 from tlc.driver.flags import Flag, HelpAsked, UsageError
 from tlc.driver.options import LEAST_SM
+from tlc.driver.output import OutputError
 from tlc.driver.profile_command import FLAGS as PROFILE_FLAGS
 from tlc.driver.profile_command import profile
 from tlc.driver.request import (
@@ -53,12 +53,8 @@ def entry() -> None:
     """The console script."""
     gc.freeze()  # what is loaded stays; and a compiler makes much that lives long, so looking for what does not, seldom, pays
     gc.set_threshold(100_000, 20, 50)
-    status = main(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        status = _closed()
-    sys.exit(status)
+    output.prepare()
+    sys.exit(main(sys.argv[1:]))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -71,15 +67,18 @@ def main(argv: Sequence[str]) -> int:
             given, words = flag.parse_until_word(FLAGS, argv)
         except HelpAsked:
             print(help_text())
-            return OK
-        request = Request(words, flag.complete(FLAGS, given))
-        form = request.form
-        if request.flags["version"]:
-            return _version()
-        refuse(request)
-        return _dispatch(request)
+            status = OK
+        else:
+            request = Request(words, flag.complete(FLAGS, given))
+            form = request.form
+            status = _dispatch(request)
     except (Exception, KeyboardInterrupt) as error:
-        return _answer(error, argv, form)
+        status = _answer(error, argv, form)
+    try:
+        sys.stdout.flush()
+    except (OutputError, BrokenPipeError) as error:
+        status = _answer(error, argv, form)
+    return status
 
 
 def help_text() -> str:
@@ -94,6 +93,9 @@ def help_text() -> str:
 
 
 def _dispatch(request: Request) -> int:
+    if request.flags["version"]:
+        return _version()
+    refuse(request)
     if not request.words:
         return _repl(request)
     first, *rest = request.words
@@ -373,8 +375,11 @@ def _answer(error: BaseException, argv: Sequence[str], form: str) -> int:
         case KeyboardInterrupt():
             report.message("stopped by Ctrl-C", form)
             return INTERRUPTED
-        case BrokenPipeError():
-            return _closed()
+        case OutputError():
+            report.message(str(error), form)
+            return FAILED
+        case BrokenPipeError():  # whoever read our output has gone
+            return FAILED
         case _:
             return _failed(error, argv, form)
 
@@ -396,9 +401,3 @@ def _failed(error: BaseException, argv: Sequence[str], form: str) -> int:
     program = next((Path(word) for word in argv if word.endswith((".tl", *RUN)) and Path(word).is_file()), None)
     report.say(crash.describe(error, argv, program))
     return INTERNAL
-
-
-def _closed() -> int:
-    """Whoever read our output has gone: say nothing more, also not when Python closes the stream."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED

@@ -134,9 +134,10 @@ def parse_until_word(flags: Sequence[Flag], args: Sequence[str], before: Sequenc
 def help_lines(flags: Sequence[Flag], width: int = 100) -> list[str]:
     """A line or more for each flag: spelling, documentation, default."""
     rows = []
+    others = [flag.spelling for flag in flags]
     for flag in flags:
         default = "required" if flag.default is None else f"default {_shown(flag)}"
-        rows.append((_head(flag), f"{' '.join(flag.doc.split())}  ({default})".strip()))
+        rows.append((_head(flag, others), f"{' '.join(flag.doc.split())}  ({default})".strip()))
     rows.append(("--help", "print this and stop"))
     column = max(min(max(len(head) for head, _ in rows), 32), 6)
     lines = []
@@ -169,11 +170,14 @@ def _unknown(word: str, names: list[str]) -> str:
     return f"there is no flag `{word}`{hint or '; `--help` lists those there are'}"
 
 
-def _head(flag: Flag) -> str:
-    """How to give the flag: of a bool only the spelling that changes its default."""
-    words = [word for word, value in flag.spellings if value is not None and (flag.words or value != flag.default)]
-    if words:
-        return " | ".join(words)
+def _head(flag: Flag, others: Sequence[str]) -> str:
+    """How to give the flag: of a bool that is off unless it is given, only the spelling that turns it on. `others`: what else is a flag."""
+    if flag.words:
+        return " | ".join(word for word, _ in flag.words)
+    if flag.elem is Elem.BOOL:
+        if flag.default is False:
+            return flag.spelling
+        return f"{flag.spelling}=true|false" if flag.negation in others else f"{flag.spelling} | {flag.negation}"
     return f"{flag.spelling} {'|'.join(flag.choices) or ('TEXT' if flag.elem is Elem.STR else 'X' if flag.elem.is_real else 'N')}"
 
 
@@ -222,7 +226,7 @@ def _shown(flag: Flag) -> str:
     if flag.elem is Elem.STR:
         return str(flag.default) if flag.choices else json.dumps(flag.default, ensure_ascii=False)
     if flag.elem is Elem.BOOL:
-        return str(flag.default).lower()
+        return flag.spelling if flag.default else "false"
     if flag.elem is Elem.BF16:
         return str(shortest(flag.default))
     return str(DTYPES[flag.elem].type(flag.default)) if flag.elem.is_real else str(flag.default)
@@ -235,4 +239,4 @@ def _wrap(text: str, width: int) -> list[str]:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}" if lines[-1] or not word else word
-    return lines
+    return [line.rstrip() for line in lines]

@@ -15,6 +15,7 @@ from tlc.driver import flags as flag
 from tlc.driver import report
 from tlc.driver.entries import Session
 from tlc.driver.flags import UsageError
+from tlc.driver.output import OutputError
 from tlc.frontend.parser import incomplete
 from tlc.frontend.source import Source
 
@@ -105,6 +106,8 @@ class Repl:
                 return 0
             for name in self.session.run(text):
                 report.say(f"notice: `{name}` is gone: what it was made of is defined in another way now")
+        except OutputError:
+            raise  # the other entries would have no output either
         except Exception as error:
             return self.answer(error, ["repl", "\n" + "\n".join(self.session.texts) + "\n"])
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 
 INTERRUPTED = 130
 
@@ -35,5 +36,6 @@ def _end(request: int, _: object) -> None:
 
 def _leave(*_: object) -> None:
     """End at once: an exception would come out of half-loaded modules, which take it for a fault of their own."""
-    os.write(2, b"error: stopped by Ctrl-C\n")
+    with suppress(OSError):
+        os.write(2, b"error: stopped by Ctrl-C\n")
     os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Writing a file for the user: all of it or nothing, whatever ends the work."""
+"""Writing a file for the user: all of it or nothing, whatever ends the work. A device or a pipe is written as it goes."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from tlc.driver.flags import UsageError
-from tlc.frontend import disk_cache
+from tlc.driver.output import unwritten
 
 
 def check_writable(path: str) -> None:
     """Complain before long work about a file that could not be written after it."""
+    from tlc.backends.runtime import files
+
     folder = Path(path).parent
     if not folder.is_dir():
         raise UsageError(f"cannot write `{path}`: there is no folder `{folder}`")
     if Path(path).is_dir():
         raise UsageError(f"cannot write `{path}`: it is a folder")
     try:
-        disk_cache.try_replacing(Path(path), _prefix(path))
+        files.try_whole(path)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot write `{path}`: the folder `{folder}` may not be written ({why})") from None
-
-
-def _prefix(path: str) -> str:
-    return f".{Path(path).name[:100]}."
+        raise UsageError(str(unwritten(f"`{path}`", error))) from None
 
 
 def write(path: str, text: str) -> None:
-    """Put the text there, in place of what was there. Raises `UsageError` where that cannot be done; then nothing has changed."""
+    """Put the text there, in place of what was there. Raises `OutputError` where that cannot be done; then no file has changed."""
+    from tlc.backends.runtime import files
+
     try:
-        with disk_cache.replacing(Path(path), _prefix(path), public=True) as out:
+        with files.whole(path) as out:
             out.write(text.encode())
     except OSError as error:
-        raise UsageError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None
+        raise unwritten(f"`{path}`", error) from None
 
 
 def write_json(path: str, found: Any) -> None:

@@ -5,9 +5,10 @@ A range is `(low, high)`, both included, in unbounded integers; an op whose exac
 for its range. A range belongs to a value where that is defined; `at` narrows it by the comparisons known at a place
 (`opt/conditions.py`), and operands are narrowed so at the op that reads them.
 
-The parameters of a loop's header are a fixpoint: from what the loop is entered with, ranges grow until the back edges bring
-nothing new; a bound that grows twice jumps to the next of a few round numbers (widening), and when all is stable two more
-sweeps take back what that overshot (narrowing).
+The parameters of a loop's header are a fixpoint, and so are those of any block that an edge goes back to in reverse postorder (what
+runs a loop backward may jump into its middle): from what the loop is entered with, ranges grow until the edges back bring nothing
+new; a bound that grows twice jumps to the next of a few round numbers (widening), and when all is stable two more sweeps take back
+what that overshot (narrowing).
 
     head(%i):  enters with 0, comes back with %i + 1 from where %i < 100
       0..0,  0..1,  0..127 (widened): %i + 1 in 1..100 where %i < 100;  narrowed: 0..100, and 0..99 in the body
@@ -165,12 +166,16 @@ class Ranges:
     # ------------------------------------------------------------ loops
 
     def _is_looped(self, value: Value) -> bool:
-        """Whether a value is a parameter of a loop's header."""
+        """Whether a value is a parameter of a block that an edge goes back to: each cycle has one."""
         block = value.owner
         if isinstance(block, Instr) or block.region is None or block is block.region.entry:
             return False
-        tree = self.conditions.tree(block.region)
-        return any(tree.dominates(block, source) for source, _ in self.conditions.into(block))
+        return bool(self._back(block))
+
+    def _back(self, block: Block) -> list[Block]:
+        """From where edges go back to a block."""
+        number = self.conditions.number
+        return [source for source, _ in self.conditions.into(block) if number(source) >= number(block)]
 
     def _solve(self, param: Value) -> None:
         """The fixpoint for a parameter of a header and for all that it depends on: each is computed again when what it reads has
@@ -210,10 +215,12 @@ class Ranges:
         self._known.update(trial)
 
     def _limit(self, param: Value) -> Range:
-        """How far a parameter of a header may go."""
+        """How far a parameter that is looped may go."""
         block, whole = param.owner, WHOLE[param.type.elem]
         assert isinstance(block, Block) and block.region is not None
         tree = self.conditions.tree(block.region)
+        if not all(tree.dominates(block, source) for source in self._back(block)):
+            return whole  # a cycle that is entered elsewhere too
         edges = [(s, e) for s, e in self.conditions.into(block) if not tree.dominates(block, s)]
         entering = self._brought(edges, block.params.index(param))
         if entering is None or not fits(entering, (-EXTENT, EXTENT)) or not self.steady(param):

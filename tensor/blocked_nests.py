@@ -149,23 +149,23 @@ class Blocked:
         whole.fill(nest.top, other, const(self.depth), shared=True)
 
         def one(scope: Scope, low: Var) -> None:
+            room = Buffer(nest.emitter.fresh("p"), long.load.elem, (const(long.room(size, piece(self.depth))),), Space.LOCAL)
+            scope.body.append(Declare(room))
             if not rest:
-                self.block(scope, whole, low, size)
+                self.block(scope, whole, room, low, size)
                 return
             many, few = Scope(scope), Scope(scope)
-            self.block(many, whole, low, size)
-            self.block(few, whole, low, rest)
+            self.block(many, whole, room, low, size)
+            self.block(few, whole, room, low, rest)
             scope.body.append(If(op("lt", low, const(full)), tuple(many.body), tuple(few.body)))
 
         work = (lambda: const(nest.unit * size * other * self.depth)) if nest.unit else None
         nest.emitter.loop(nest.top, "b", const(0), const(extent), one, step=size, work=work)
 
-    def block(self, scope: Scope, whole: Copy, low: KExpr, count: int) -> None:
-        """What lies within `count` indices of the longer side."""
+    def block(self, scope: Scope, whole: Copy, room: Buffer, low: KExpr, count: int) -> None:
+        """What lies within `count` indices of the longer side; `room` is for the block's own copy."""
         nest, (long, short) = self.nest, self.sides
         length = piece(self.depth)
-        buffer = Buffer(nest.emitter.fresh("p"), long.load.elem, (const(long.room(count, length)),), Space.LOCAL)
-        scope.body.append(Declare(buffer))
         span = {long: (low, count), short: (const(0), short.extent(nest.node))}
 
         def some(s: Scope, start: KExpr) -> None:
@@ -173,7 +173,7 @@ class Blocked:
             stop: KExpr = plus(start, const(length))
             if self.depth % length:
                 stop = nest.bound(s, op("min", stop, const(self.depth)))
-            own = Copy(nest, long, buffer, length, low, start)
+            own = Copy(nest, long, room, length, low, start)
             own.fill(s, count, stop, shared=False)
             copies = {long: own, short: whole}
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tlc.tensor.bundle import Bundle
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, walk
+from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, walk
 from tlc.tensor.pack import along
 
 COLUMN, ROW = 0, 1  # the axes of such a node
@@ -44,7 +44,7 @@ def is_long_walk(node: Node, near: int) -> bool:
     r = node.reduction
     if r is None or node.scatter or r.order != "lanes" or r.op not in ("sum", "prod") or not r.terms[0].elem.is_real:
         return False
-    if node.rank != 1 or len(r.extents) != 1 or any((n.value or USUAL) < SHORT for n in node.domain):
+    if node.rank != 1 or len(r.extents) != 1 or axes_of(r.extents) or any((n.value or USUAL) < SHORT for n in node.domain):
         return False
     rows, columns = (node.domain[k].value or USUAL for k in (ROW, COLUMN))
     calls = any(e.op == "apply" for e in walk(node.roots))

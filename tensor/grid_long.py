@@ -71,7 +71,8 @@ def _rows(nest: Nest) -> KExpr:
 
 
 def _first_stores(nest: Nest, scope: Scope, t: Var, fill: Callable[[Scope], None]) -> None:
-    inner = Scope(scope)
+    """The first thread alone stores, and loads what it needs for that: a result may lie over what it is computed from."""
+    inner = Scope(scope, guard=True)
     fill(inner)
     scope.body.append(If(op("eq", t, const(0)), tuple(inner.body)))
 

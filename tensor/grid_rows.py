@@ -168,16 +168,21 @@ class Rows:
         scope.accs = (nest.bound(scope, Load(acc, here)),)
 
     def number(self, nest: Nest, scope: Scope) -> None:
-        """One number a row, which every lane knows and the first one stores."""
+        """One number a row, which every lane knows and the first one stores. That of a node by itself only the first one knows, for it may
+        lie over what it is computed from.
+        """
+        part = Scope(scope, guard=True) if len(self.nodes) == 1 else scope
         stores: list[Stmt] = []
         indices = tuple(scope.lookup(k) for k in range(self.depth))
         for b, e, result in zip(nest.outputs, nest.node.outputs, nest.node.results, strict=True):
-            value = self.emitter.emit(e, scope)
+            value = self.emitter.emit(e, part)
             if not isinstance(value, Var | Const):
-                value = nest.bound(scope, value)
+                value = nest.bound(part, value)
             self.emitter.variables[result] = value
             if b is not None:
                 stores.append(Store(b, self.emitter.seated(result, indices), value))
+        if part is not scope:
+            stores = [*part.body, *stores]
         if stores:
             first: KExpr = op("eq", self.lane, const(0))
             scope.body.append(If(first if self.inside is None else op("and", first, self.inside), tuple(stores)))

@@ -1,7 +1,8 @@
 """A driver of NVIDIA's GPUs that has none: a library of C, made by gcc, that runs the emulated kernels.
 
 What is started on its stream is only written down, and done when somebody waits: so a host that reads too early reads what was there
-before, and a result is wrong. A kernel may be told to fail: then everything fails from that moment on, as on a GPU.
+before, and a result is wrong. A kernel may be told to fail: then everything fails from that moment on, as on a GPU. A thread without the
+context, a kernel or a copy with an address of other than managed memory, and memory that is freed before what uses it is done, are refused.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ DRIVER = r"""
 #include <string.h>
 typedef unsigned long long address;
 /* told from outside */
-int devices = 1, major = 9, concurrent = 1, version = 13000, no_memory, room = 1 << 30, fails_at = -1, refuses_at = -1, faulty_text, old_binary;
+int devices = 1, major = 9, concurrent = 1, version = 13000, no_memory, room = 1 << 30, fails_at = -1, refuses_at = -1, faulty_text, old_binary, loading_waits;
 /* counted */
-int broken, launches, done, waits, copies, managed, freed, homes, loaded, assembled, blocks, most_dynamic;
+int early, broken, launches, done, waits, copies, managed, freed, homes, loaded, assembled, blocks, most_dynamic;
 static struct { const char *name; address to, from; size_t size; address words[128]; } queue[1 << 16];
 static int queued;
+static struct { address at; size_t size; } owned[1 << 12];
+static int owners;
+static __thread void *current;
+#define HERE if (current != &launches) return 201
 
-COUNT
+KINDS
+static int sees(address at) {
+  for (int k = 0; k < owners; k++)
+    if (owned[k].at <= at && at <= owned[k].at + owned[k].size) return 1;
+  return 0;
+}
 static int run(const char *f, address *w) {
   RUN
   return 500;
@@ -52,28 +62,46 @@ int cuDeviceGetAttribute(int *value, int number, int device) {
   return 0;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &launches; return device == 7 ? 0 : 101; }
-int cuCtxSetCurrent(void *context) { return context == &launches ? 0 : 201; }
-int cuStreamCreate(void **stream, unsigned flags) { *stream = &queue; return flags == 1 ? 0 : 1; }
-int cuMemGetInfo_v2(size_t *available, size_t *total) { *available = *total = room; return 0; }
+int cuCtxSetCurrent(void *context) { current = context; return context != &launches ? 201 : launches ? broken : 0; }
+int cuStreamCreate(void **stream, unsigned flags) { HERE; *stream = &queue; return flags == 1 ? 0 : 1; }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { HERE; *available = *total = room; return 0; }
 int cuMemAllocManaged(address *at, size_t size, unsigned flags) {
+  HERE;
   if (broken || no_memory) return broken ? broken : 2;
+  if (!size || owners == 1 << 12) return 1;
   managed++;
   size_t whole = (size + 65535) / 65536 * 65536;
   *at = (address)memset(aligned_alloc(65536, whole), 0x5a, whole);
+  owned[owners].at = *at, owned[owners++].size = size;
   return flags == 1 ? 0 : 1;
 }
 int cuMemAdvise(address at, size_t size, int advice, int device) {
   homes++;
   return at % 4096 || advice != 3 || (device != 7 && device != -1);
 }
-int cuMemFree_v2(address at) { int status = flush(); freed++; free((void *)at); return status; }
+int cuMemFree_v2(address at) {
+  HERE;
+  for (int k = 0; k < owners; k++)
+    if (owned[k].at == at) {
+      if (queued) early++, flush();
+      owned[k] = owned[--owners];
+      freed++;
+      free((void *)at);
+      return broken;
+    }
+  return 1;
+}
 int cuMemcpyAsync(address to, address from, size_t size, void *stream) {
+  HERE;
   if (broken || stream != &queue) return broken ? broken : 400;
+  if (!sees(to) || !sees(from)) return 1;
   copies++;
   queue[queued].name = 0, queue[queued].to = to, queue[queued].from = from, queue[queued++].size = size;
   return 0;
 }
 int cuLinkCreate_v2(unsigned n, int *options, void **values, void **state) {
+  HERE;
+  if (broken) return broken;
   if (n != 2 || options[0] != 5 || options[1] != 6) return 1;
   *state = values[0];
   return 0;
@@ -86,6 +114,8 @@ int cuLinkAddData_v2(void *state, int type, const char *data, size_t size, const
 int cuLinkComplete(void *state, void **binary, size_t *size) { assembled++; *binary = "CUBIN"; *size = 6; return 0; }
 int cuLinkDestroy(void *state) { return 0; }
 int cuModuleLoadData(void **module, const char *binary) {
+  HERE;
+  if (loading_waits && flush()) return broken;
   if (old_binary) return old_binary = 0, 209;
   loaded++;
   return strcmp(binary, "CUBIN") ? 200 : 0;
@@ -96,16 +126,20 @@ int cuGetErrorName(int status, const char **name) { *name = status == 700 ? "CUD
 int cuGetErrorString(int status, const char **text) { *text = status == 700 ? "an illegal memory access was encountered" : "another error"; return 0; }
 int cuLaunchKernel(const char *f, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz, unsigned dynamic, void *stream,
                    void **p, void **extra) {
+  HERE;
   if (broken) return broken;
-  if (tx % 32 || ty != 1 || tz != 1 || dynamic > most_dynamic || stream != &queue || extra || count(f) < 0 || launches++ == refuses_at) return 1;
+  const char *kind = kinds(f);
+  if (tx % 32 || ty != 1 || tz != 1 || dynamic > most_dynamic || stream != &queue || extra || !kind || launches++ == refuses_at) return 1;
+  for (int k = 0; kind[k]; k++)
+    if (kind[k] == '*' && !sees(*(address *)p[k])) return 1;
   if (queued == 1 << 16) flush();
   blocks += x * y * z;
   queue[queued].name = f;
-  for (int k = 0; k < count(f); k++) queue[queued].words[k] = *(address *)p[k];
+  for (int k = 0; kind[k]; k++) queue[queued].words[k] = *(address *)p[k];
   queued++;
   return 0;
 }
-int cuStreamSynchronize(void *stream) { waits++; return stream == &queue ? flush() : 400; }
+int cuStreamSynchronize(void *stream) { HERE; waits++; return stream == &queue ? flush() : 400; }
 """
 
 C_TYPES = {"uint8": "bool", "uint16": "uint16_t", "uint32": "uint32_t", "int64": "int64_t", "float32": "float", "float64": "double"}
@@ -118,8 +152,8 @@ class Card:
         unit = emit(kernels, module=module)
         text = emit_c({name: emulated(kernel) for name, kernel in kernels.items()}, module)
         cases = "".join(self.case(unit, name) for name in kernels)
-        counts = "".join(f'  if (!strcmp(f, "{f.name}")) return {len(f.parameters)};\n' for f in unit.functions)
-        driver = DRIVER.replace("RUN", cases).replace("COUNT", f"static int count(const char *f) {{\n{counts}  return -1;\n}}")
+        kinds = "".join(f'  if (!strcmp(f, "{f.name}")) return "{"".join(t[-1] for t in f.parameters)}";\n' for f in unit.functions)
+        driver = DRIVER.replace("RUN", cases).replace("KINDS", f"static const char *kinds(const char *f) {{\n{kinds}  return 0;\n}}")
         source, self.path = folder / "driver.c", folder / "libdriver.so"
         source.write_text(text + driver)
         subprocess.run(["gcc", *FLAGS, "-O1", "-w", "-shared", "-fPIC", source, "-o", self.path, "-lm"], check=True)

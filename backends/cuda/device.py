@@ -91,7 +91,7 @@ class Gpu:
 
     def allocate(self, size: int) -> int | None:
         """A block of the allocator, whose buffer begins a page. The GPU's memory bounds what there is."""
-        self.driver.enter()
+        self.well(self.driver.enter())
         base, status = self.driver.allocate(PAGE + size) if self.held + size <= self.driver.memory else (0, OUT_OF_MEMORY)
         if status == OUT_OF_MEMORY:
             self.refused = True
@@ -105,7 +105,9 @@ class Gpu:
         return block
 
     def release(self, address: int) -> None:
-        self.driver.enter()
+        """Give a block back when the kernels that may use it have ended. That one failed is told to whoever asks next."""
+        if not self.driver.enter() and self.good < self.starts[0] and not self.driver.wait():
+            self.good = self.starts[0]
         base, size = self.taken.pop(address)
         self.held -= size
         self.driver.release(base)
@@ -123,11 +125,11 @@ class Gpu:
 
     def launch(self, address: int) -> None:
         kernel, words = given(address, self.kernels)
-        self.driver.enter()
+        self.well(self.driver.enter())
         extents = tuple(map(_signed, extents_of(kernel, words)))
         plan = self.plans.get((kernel.name, extents))
         if plan is None:
-            plan = self.plans[kernel.name, extents] = self.plan(kernel, extents)
+            plan = self.plans[kernel.name, extents] = self.planned(kernel, extents)
         if kernel.name in self.records:
             self.well(self.records[kernel.name].take_status())
         self.starts[0] += 1
@@ -152,8 +154,7 @@ class Gpu:
     def wait(self) -> None:
         """Wait for all kernels. Raises `Stop` if one failed."""
         if self.good < self.starts[0]:
-            self.driver.enter()
-            self.well(self.driver.wait())
+            self.well(self.driver.enter() or self.driver.wait())
             self.good = self.starts[0]
 
     def well(self, status: int) -> None:
@@ -176,8 +177,15 @@ class Gpu:
         hint = "with `--check-kernels` each is waited for, so that the one which fails is known"
         raise Stop(f"one of the kernels {names}{earlier} failed on the GPU: {reason}", NOWHERE, "kernel", (places, hint))
 
+    def planned(self, kernel: Kernel, extents: Sequence[int]) -> _Plan:
+        """The launches of a kernel, prepared. If that fails because another kernel has failed, that is what is told."""
+        try:
+            return self.plan(kernel, extents)
+        except RuntimeStop:
+            self.wait()
+            raise
+
     def plan(self, kernel: Kernel, extents: Sequence[int]) -> _Plan:
-        """Prepare the launches of a kernel."""
         names = [p.name for p in kernel.inputs if isinstance(p, Var) and p.elem is Elem.I64]
         scalars = dict(zip(names, extents, strict=True))
         sizes, wide = [], False
@@ -251,5 +259,3 @@ def _signed(word: int) -> int:
 
 def _gigabytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 100_000_000 else f"{size:,} bytes"
-
-

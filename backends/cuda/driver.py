@@ -57,7 +57,7 @@ class Driver:
         self.version = version.value
         self.context = ctypes.c_void_p()
         self.check("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), self.device)
-        self.enter()
+        self.check("cuCtxSetCurrent", self.context)
         self.stream = ctypes.c_void_p()
         self.check("cuStreamCreate", ctypes.byref(self.stream), _NON_BLOCKING)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -82,9 +82,10 @@ class Driver:
         self.library.cuGetErrorString(status, ctypes.byref(text))
         return f"{(text.value or b'unknown error').decode()} ({(name.value or str(status).encode()).decode()})"
 
-    def enter(self) -> None:
-        """Make the context that of the thread that calls."""
-        self.check("cuCtxSetCurrent", self.context)
+    def enter(self) -> int:
+        """Make the context that of the thread that calls; gives the status, which may be that of a kernel."""
+        status: int = self.library.cuCtxSetCurrent(self.context)
+        return status
 
     # ------------------------------------------------------------ memory
 

@@ -26,6 +26,8 @@ from tlc.ssa.world import RuntimeStop
 PACKAGES = ("numba", "numba-cuda", "nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-nvjitlink")  # of the extra `cuda`
 _CONSTRAINTS = {"float32": "f", "float64": "d", "uint16": "h"}
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(", re.MULTILINE)
+_VERSION = re.compile(r"^\.version \S+", re.MULTILINE)
+_KNOWN = (90, ".version 7.8")  # up to this architecture no function needs more of PTX, and drivers know that since CUDA 11.8
 _ENVIRONMENT = re.compile(r"^\.common \.global \.align 8 \.u64 \w+;\n", re.MULTILINE)  # of numba's host functions, for nothing here
 
 
@@ -78,7 +80,9 @@ def _compile(dispatcher: Any, function: Function, sm: int) -> str:
     with _device_functions_for(divmod(sm, 10)):
         text, _ = cuda.compile_ptx(dispatcher.py_func, signature, cc=divmod(sm, 10), launch_bounds=function.grid.threads)
     (entry,) = _ENTRY.findall(text)
-    return _ENVIRONMENT.sub("", str(text).replace(entry, function.name).replace("\0", ""))
+    text = _ENVIRONMENT.sub("", str(text).replace(entry, function.name).replace("\0", ""))
+    # the compiler writes its own version, which a driver that is older than the compiler refuses
+    return _VERSION.sub(_KNOWN[1], text, count=1) if sm <= _KNOWN[0] else text
 
 
 @contextmanager
@@ -226,6 +230,7 @@ def _store(row: Wide) -> Callable[..., Any]:
 
 
 _GLOBAL, _SHARED = 1, 3  # numbers of address spaces
+_TOGETHER = ("convergent",)  # an attribute: the compiler may not move or copy it to where only some threads of a warp come
 
 
 def _in_space(builder: Any, pointer: Any, space: int) -> Any:
@@ -254,7 +259,8 @@ def _load_matrices(row: LoadMatrices) -> Callable[..., Any]:
         into, source = (_pointer(context, builder, signature.args[k], args[k]) for k in (0, 2))
         shared = _in_space(builder, builder.gep(source, [args[3]]), _SHARED)
         type = ir.FunctionType(ir.LiteralStructType([word] * 4), [word])
-        found = builder.call(ir.InlineAsm(type, row.text, "=r,=r,=r,=r,r,~{memory}", side_effect=True), [shared])
+        assembly = ir.InlineAsm(type, row.text, "=r,=r,=r,=r,r,~{memory}", side_effect=True)
+        found = builder.call(assembly, [shared], attrs=_TOGETHER)
         for k, at in enumerate(_registers(builder, into, args[1], 4)):
             builder.store(builder.extract_value(found, k), at, align=2)
         return context.get_dummy_value()
@@ -278,7 +284,7 @@ def _mma(row: Mma) -> Callable[..., Any]:
         sums = [builder.gep(acc, [builder.add(args[1], args[1].type(k))]) for k in range(row.acc)]
         operands = [builder.load(p, align=2) for p in factors] + [builder.load(p) for p in sums]
         type = ir.FunctionType(ir.LiteralStructType([real] * row.acc), [word] * len(factors) + [real] * row.acc)
-        found = builder.call(ir.InlineAsm(type, row.text, constraints, side_effect=True), operands)
+        found = builder.call(ir.InlineAsm(type, row.text, constraints, side_effect=True), operands, attrs=_TOGETHER)
         for k, p in enumerate(sums):
             builder.store(builder.extract_value(found, k), p)
         return context.get_dummy_value()

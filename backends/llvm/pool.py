@@ -26,6 +26,7 @@ SHARES = 32  # chunks of a call that is neither so short that they would cost le
 COARSE = 8  # nor so long that they would cost more than so many
 CHUNKS = 1 << 12  # of one call, at most
 PATIENCE = 20_000  # looks for work before sleep: about 0.4 ms
+STACK = 8 << 20  # bytes of the stack of a thread: local buffers of a kernel lie there, and what the system gives may be less
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 202)  # number of the system call
 _PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}.get(platform.machine(), "")
@@ -33,6 +34,9 @@ _DECLARE = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare
 
 _TEXT = """
 $DECLARE
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_destroy(ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i32 @sched_yield()
@@ -214,6 +218,9 @@ end:
 ; Start threads, as many as can be had.
 define internal void @tlc.enlist(ptr %ctx, i64 %threads) nounwind cold noinline {
 entry:
+  %attributes = alloca [16 x i64], align 16
+  call i32 @pthread_attr_init(ptr %attributes)
+  call i32 @pthread_attr_setstacksize(ptr %attributes, i64 $STACK)
   %quit.at = getelementptr i8, ptr %ctx, i64 $pool_quit
   store atomic i64 0, ptr %quit.at release, align 8
   %more = sub i64 %threads, 1
@@ -227,13 +234,14 @@ next:
 start:
   %bytes = shl i64 %k, 3
   %slot = getelementptr i8, ptr %list, i64 %bytes
-  %status = call i32 @pthread_create(ptr %slot, ptr null, ptr @tlc.worker, ptr %ctx)
+  %status = call i32 @pthread_create(ptr %slot, ptr %attributes, ptr @tlc.worker, ptr %ctx)
   %fine = icmp eq i32 %status, 0
   br i1 %fine, label %started, label %end
 started:
   %k1 = add i64 %k, 1
   br label %next
 end:
+  call i32 @pthread_attr_destroy(ptr %attributes)
   %workers.at = getelementptr i8, ptr %ctx, i64 $workers
   store i64 %k, ptr %workers.at
   %no = icmp eq i64 %k, 0
@@ -292,6 +300,7 @@ def pool(grain: int = GRAIN) -> str:
         CHUNKS=CHUNKS,
         CHUNKS_LESS_ONE=CHUNKS - 1,
         PATIENCE=PATIENCE,
+        STACK=STACK,
         WORKERS=WORKERS,
         FUTEX=_FUTEX,
         PAUSE=_PAUSE,

@@ -33,23 +33,48 @@ def failing(what: str, path: str) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: str) -> Iterator[IO[bytes]]:
+def whole(path: str) -> Iterator[IO[bytes]]:
     """A file to write, which takes the place of `path` when all of it is on the disk. Until then, and after a failure, the old one stays.
 
-    A link keeps leading to its file. What is no file (a terminal, a pipe) is written as it goes.
+    A link keeps leading to its file. What is no file (a terminal, a pipe, a device) is written as it goes. Raises OSError.
     """
-    with failing("write", path):
-        real = Path(os.path.realpath(path))
-        if real.exists() and not real.is_file():
-            with open(real, "wb") as stream:
-                yield stream
-            return
-        if real.exists() and not os.access(real, os.W_OK):
-            raise PermissionError(13, "permission denied")
-        with disk_cache.replacing(real, _prefix(real), public=True) as stream:
+    if _is_no_file(path):
+        with open(path, "wb") as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+        return
+    real = Path(os.path.realpath(path))
+    if real.exists() and not os.access(real, os.W_OK):
+        raise PermissionError(13, os.strerror(13))
+    with disk_cache.replacing(real, _prefix(real), public=True) as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def try_whole(path: str) -> None:
+    """Raise the OSError that `whole` would raise before anything is written, and change nothing: a file is begun, and given up."""
+    real = Path(os.path.realpath(path))
+    if real.is_dir():
+        raise IsADirectoryError(21, os.strerror(21))
+    if not _is_no_file(path) and not real.parent.is_dir():
+        code = 20 if real.parent.exists() else 2
+        raise OSError(code, os.strerror(code))
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise PermissionError(13, os.strerror(13))
+    if not _is_no_file(path):
+        disk_cache.try_replacing(real, _prefix(real))
+
+
+def _is_no_file(path: str) -> bool:
+    """Whether something else has this name. The path itself is asked: `/dev/stdout` may lead to a pipe, which has none."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[IO[bytes]]:
+    """`whole` for a program."""
+    with failing("write", path), whole(path) as stream:
+        yield stream
 
 
 def _prefix(real: Path) -> str:
@@ -96,18 +121,9 @@ def append(path: str, text: str) -> tuple[()]:
 
 
 def ensure_writable(path: str) -> tuple[()]:
-    """Fail as writing the file would, and change nothing: a file begins as `replacing` begins one, and is given up."""
+    """Fail as writing the file would, and change nothing."""
     with failing("write", path):
-        real = Path(os.path.realpath(path))
-        if real.is_dir():
-            raise IsADirectoryError(21, os.strerror(21))
-        if not real.parent.is_dir():
-            code = 20 if real.parent.exists() else 2
-            raise OSError(code, os.strerror(code))
-        if real.exists() and not os.access(real, os.W_OK):
-            raise PermissionError(13, os.strerror(13))
-        if not real.exists() or real.is_file():
-            disk_cache.try_replacing(real, _prefix(real))
+        try_whole(path)
     return ()
 
 

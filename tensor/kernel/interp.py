@@ -146,6 +146,7 @@ class _Compiled:
         self.adverse = adverse
         self.touched: dict[str, Touched] | None = {} if races and is_gpu(kernel) else None
         self.now: Moment | None = None  # the thread that runs, in a thread loop
+        self.homes: dict[str, str] = {}  # inputs that lie where an output lies
         self.slots: dict[str, int] = {}
         for p in kernel.parameters:
             self.slot(p.name)
@@ -162,6 +163,7 @@ class _Compiled:
         k = self.kernel
         if len(outputs) != len(k.outputs) or len(inputs) != len(k.inputs):
             raise self.fail(f"{len(outputs)} outputs and {len(inputs)} inputs are given for {len(k.outputs)} and {len(k.inputs)}")
+        self.homes = {k.inputs[i].name: k.outputs[o].name for o, i in k.may_alias if np.shares_memory(outputs[o], inputs[i])}
         frame: _Frame = [None] * len(self.slots)
         for p, value in zip(k.inputs, inputs, strict=True):
             if isinstance(p, Var):
@@ -457,14 +459,15 @@ class _Compiled:
         if self.touched is None or self.now is None:
             return
         cells = [at] if isinstance(at, int) else np.atleast_1d(at).tolist()
-        found = self.touched.setdefault(b.name, Touched()).touch(cells, self.now, stores)
+        found = self.touched.setdefault(self.homes.get(b.name, b.name), Touched()).touch(cells, self.now, stores)
         if found is not None:
             cell, other = found
             place = ", ".join(map(str, np.unravel_index(cell, memory.shape)))
             raise self.fail(f"a race for `{b.name}[{place}]` between {self.now} and {other}")
 
     def is_watched(self, b: Buffer) -> bool:
-        return self.touched is not None and (b.space is Space.SHARED or b in self.kernel.outputs)
+        k = self.kernel
+        return self.touched is not None and (b.space is Space.SHARED or b in k.outputs or any(k.inputs[i] == b for _, i in k.may_alias))
 
     # ---------------------------------------------------------------- loops and stores
 

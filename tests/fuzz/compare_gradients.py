@@ -1,4 +1,4 @@
-"""Random gradients beside finite differences: `python tests/fuzz/compare_gradients.py --programs 2000 --seed 0`.
+"""Random gradients beside finite differences: `PYTHONPATH=tests python tests/fuzz/compare_gradients.py --programs 2000 --seed 0`.
 
 Each program of `fuzz_gradients.py` runs in two ways or three:
 

@@ -1,4 +1,4 @@
-"""Random comprehensions by every way of running their kernels: `python tests/fuzz/compare_kernels.py --kernels 20000 --seed 0`.
+"""Random comprehensions by every way of running their kernels: `PYTHONPATH=tests python tests/fuzz/compare_kernels.py --kernels 20000 --seed 0`.
 
     ssa           the interpreter of SSA, on the module before lowering: the meaning
     kernel        the interpreter of kernels; and adverse (parallel loops from their end, rubbish in fresh memory)

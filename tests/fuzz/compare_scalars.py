@@ -1,4 +1,4 @@
-"""Random scalar programs by every way of running them: `python tests/fuzz/compare_scalars.py --programs 20000 --seed 0`.
+"""Random scalar programs by every way of running them: `PYTHONPATH=tests python tests/fuzz/compare_scalars.py --programs 20000 --seed 0`.
 
     interp                   the interpreter of unoptimized SSA: the meaning
     llvm, x86 at -O2, -O0    machine code

@@ -5,7 +5,12 @@ Every parallel loop is cut into single iterations here, so that threads run even
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,3 +74,19 @@ def test_threads_change_nothing(
     assert calls[0] == 0
     if path.parent.name == "programs" and path.stem not in SERIAL:
         assert calls[1] > 0, "no work was shared"
+
+
+def test_threads_have_room_for_local_buffers(tmp_path: Path) -> None:
+    """A block of a product copies its operand to the stack of its thread, more than some systems give a thread by themselves."""
+    path = tmp_path / "product.tl"
+    path.write_text(
+        "fn product(a: f64[k, m], b: f64[k, n]) -> f64[m, n] = for[i, j] sum[p] a[p, i] * b[p, j]\n"
+        "fn main() {\n  let a = for[p < 1024, i < 1009] f64(i % 2)\n  let b = for[p < 1024, j < 300] f64(p % 2)\n"
+        "  print(sum(product(a, b)))\n}\n"
+    )
+    small = partial(resource.setrlimit, resource.RLIMIT_STACK, (512 << 10, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+    command = [sys.executable, "-m", "tlc", "--threads", "3", str(path)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, preexec_fn=small, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    )
+    assert (done.returncode, done.stdout) == (0, f"{504.0 * 300 * 512}\n"), done.stderr  # 504 odd i, 512 odd p

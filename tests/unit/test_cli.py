@@ -179,6 +179,34 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.stdout, done.stderr) == ("usage:\n", "")
 
 
+FULL = Path("/dev/full")
+full = pytest.mark.skipif(not FULL.is_char_device(), reason="there is no device that is always full")
+
+
+def with_streams(streams: str, words: str, folder: Path) -> tuple[int, str]:
+    """The status of `tlc WORDS` behind these redirections of a shell, and what it says on standard error."""
+    (folder / "x.tl").write_text('print("{3 * 14}")\n', encoding="utf-8")
+    command = f"{sys.executable} -m tlc {words} {streams}"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@full
+@pytest.mark.parametrize("words", ["x.tl", "emit tokens x.tl", "--help", "<<< 'print(1)'"])
+def test_a_full_standard_output(words: str, tmp_path: Path) -> None:
+    assert with_streams("> /dev/full", words, tmp_path) == (1, "error: cannot write to standard output: no space left on device\n")
+
+
+def test_a_closed_standard_output(tmp_path: Path) -> None:
+    assert with_streams(">&-", "emit tokens x.tl", tmp_path) == (1, "error: cannot write to standard output: bad file descriptor\n")
+
+
+@full
+@pytest.mark.parametrize("streams", ["2> /dev/full", "2>&-", "> /dev/full 2> /dev/full"])
+def test_a_standard_error_that_cannot_be_written(streams: str, tmp_path: Path) -> None:
+    assert with_streams(streams, "missing.tl", tmp_path) == (2, "")
+
+
 def test_python_without_documentation_strings() -> None:
     done = subprocess.run([sys.executable, "-OO", "-m", "tlc", "x.tl"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -150,6 +150,29 @@ def test_where_the_host_may_not_touch_memory_each_kernel_is_waited_for(tmp_path:
     assert services.lines == made.expected.lines and made.card.waits >= made.card.launches
 
 
+GROWING = """
+fn main(n: i64 = 4000) {
+  var ends = zeros(5)
+  for k in 1..9 {
+    let m = n * k
+    var x = for[i < m] f32(i * i % 7)
+    for s in 0..3 { x = for[i < m] x[(i * 7 + s) % m] + x[m - 1 - i] }
+    ends = for[j] ends[j] + x[j * 3] + x[m - 1 - j]
+  }
+  print(ends)
+}
+"""
+
+
+def test_memory_goes_back_when_kernels_have_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is none left, buffers that wait to be used again are freed, though kernels that use them may be running."""
+    made = Made(GROWING, tmp_path, monkeypatch)
+    made.card.set("room", 420_000)
+    services, native = made.run()
+    assert services.lines == made.expected.lines and services.lines
+    assert 0 < made.card.freed < native.context.mallocs and not made.card.early
+
+
 ILLEGAL = "failed on the GPU: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"
 
 
@@ -169,6 +192,26 @@ def test_kernels_that_may_have_failed_are_named(tmp_path: Path, monkeypatch: pyt
         made.run(checked=True)
     assert ILLEGAL in caught.value.message and caught.value.message.startswith("the kernel `") and caught.value.kind == "kernel"
     assert caught.value.span.source.path == "prog.tl" and made.card.launches == 2, "the run ends there"
+
+
+def test_a_failure_that_comes_out_where_code_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(SHORT, tmp_path, monkeypatch)
+    made.card.set("fails_at", 0)
+    made.card.set("loading_waits", 1)
+    with pytest.raises(Stop, match="the kernel `map_0` failed on the GPU: an illegal memory access"):
+        made.run()
+    assert made.card.launches == 1
+
+
+def test_memory_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Everything of the driver fails by then; giving memory back says nothing of it."""
+    made = Made(SHORT, tmp_path, monkeypatch)
+    native = Native(pipeline.build(made.program, made.options, {}), Recorder())
+    made.card.set("fails_at", 1)
+    with pytest.raises(Stop):
+        native.run()
+    native.close()
+    assert made.card.freed and not made.card.early and capfd.readouterr() == ("", "")
 
 
 def test_whoever_asks_first_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

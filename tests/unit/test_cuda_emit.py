@@ -246,6 +246,15 @@ def test_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ptx.compile_unit(emit({"blur": kernel_of("pad")}, "another title"), 80) == first
 
 
+@needs_compiler
+@pytest.mark.parametrize(("sm", "version"), [(80, "7.8"), (90, "7.8"), (100, "9.0")])
+def test_drivers_older_than_the_compiler(sm: int, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They refuse PTX of a version that they do not know. (That the text is of this version, the assembler says in other tests.)"""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (text,) = ptx.compile_unit(emit({"blur": kernel_of("pad")}), sm)
+    assert re.findall(r"^\.version (.*)$", text, re.MULTILINE) == [version] and f".target sm_{sm}" in text
+
+
 def assembled(text: str, sm: int, folder: Path) -> tuple[str, list[str]]:
     """What the assembler says of PTX, and the instructions."""
     source, binary = folder / "k.ptx", folder / "k.cubin"

@@ -108,12 +108,28 @@ def test_help() -> None:
     with pytest.raises(HelpAsked):
         parse(FLAGS, ["--lr", "1", "--help"])
     assert help_lines(FLAGS) == [
-        "  --epochs N      how often to see the data  (default 10)",
-        "  --batch-size N  (default 128)",
-        "  --lr X          step size  (default 0.002)",
-        "  --no-shuffle    (default true)",
-        "  --quiet         print less  (default false)",
-        '  --out TEXT      (default "model.bin")',
-        "  --level N       (default 3)",
-        "  --help          print this and stop",
+        "  --epochs N                how often to see the data  (default 10)",
+        "  --batch-size N            (default 128)",
+        "  --lr X                    step size  (default 0.002)",
+        "  --shuffle | --no-shuffle  (default --shuffle)",
+        "  --quiet                   print less  (default false)",
+        '  --out TEXT                (default "model.bin")',
+        "  --level N                 (default 3)",
+        "  --help                    print this and stop",
+    ]
+
+
+def test_help_of_a_bool_whose_negation_is_another_flag() -> None:
+    flags = (Flag("cache", Elem.BOOL, True, "keep it"), Flag("no_cache", Elem.BOOL, False, ""), Flag("fast", Elem.BOOL, None, ""))
+    assert help_lines(flags)[:3] == [
+        "  --cache=true|false  keep it  (default --cache)",
+        "  --no-cache          (default false)",
+        "  --fast | --no-fast  (required)",
+    ]
+
+
+def test_lines_of_help_have_no_spaces_at_the_end() -> None:
+    assert help_lines((Flag("n", Elem.I64, 1, "word " * 17),))[:2] == [
+        "  --n N   word word word word word word word word word word word word word word word word word",
+        "          (default 1)",
     ]

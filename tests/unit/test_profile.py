@@ -16,7 +16,7 @@ import pytest
 from tlc.backends.context import SERVICES
 from tlc.backends.timing import FIRST_KERNEL, FIRST_SERVICE, KERNEL_WORDS, PROCESSOR, WALL, Table
 from tlc.driver import cli, pipeline, profile_command, roofline, whole_file
-from tlc.driver.flags import UsageError
+from tlc.driver.output import OutputError
 from tlc.driver.profile import Command, Place, Profile, Timed, summary, to_json
 from tlc.driver.profile_page import page
 from tlc.driver.profile_table import amount_text, lines_text, table, time_text
@@ -378,10 +378,33 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", broken)
-    with pytest.raises(UsageError, match="no space left on device"):
+    with pytest.raises(OutputError, match="no space left on device"):
         whole_file.write(str(path), "two")
     assert path.read_text() == "one"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is always full")
+@pytest.mark.parametrize(("command", "form"), [("profile", "json"), ("profile", "html"), ("tune", "json")])
+def test_a_device_is_written_and_not_replaced(
+    command: str, form: str, quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    program, link = tmp_path / "p.tl", tmp_path / "out"
+    program.write_text("print(1)\n", encoding="utf-8")
+    link.symlink_to("/dev/full")  # a link: if it were replaced, the device would stay
+    assert run(command, f"--{form}", str(link), str(program)) == 1
+    assert capsys.readouterr().err.endswith(f"error: cannot write `{link}`: no space left on device\n")
+    assert link.is_symlink() and link.is_char_device()
+
+
+def test_a_link_keeps_leading_to_its_file(tmp_path: Path) -> None:
+    link, file = tmp_path / "link", tmp_path / "file"
+    file.write_text("one")
+    link.symlink_to(file)
+    whole_file.check_writable(str(link))
+    whole_file.write(str(link), "two")
+    assert link.is_symlink() and file.read_text() == "two"
 
 
 def test_flags_are_its_own() -> None:

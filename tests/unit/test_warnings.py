@@ -34,6 +34,9 @@ def test_the_catalogue(code: str) -> None:
         ("for i in 0..3 { let w = 1.0; let w = w + 1.0 }", False),  # no outer one
         ("for w in 0..3 { let w = w + 1 }", False),
         ("for i in 0..3 { let v = w }", False),
+        ("for w in 0..3 { let w = w + 1 }; for i in 0..3 { let v = sum[w < 3] f32(w) }", False),
+        ("for i in 0..3 { let w = sum[w < 3] f32(w) }", False),  # an index
+        ("for i in 0..3 { let f = f(w) }", False),  # a function
         ("{ let w = 0.5 * w }", False),  # no round follows
     ],
 )
