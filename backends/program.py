@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa.ir import Type
-from tlc.ssa.recipe import Recipe
+
+if TYPE_CHECKING:
+    from tlc.ssa.recipe import Recipe
 
 ENTRY = "tlc.main"  # i32 tlc.main(ptr context)
 

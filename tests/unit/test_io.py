@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +113,16 @@ def test_who_may_read_a_file_is_what_the_user_says(folder: Path) -> None:
 # ---------------------------------------------------------------- what comes between
 
 
+@contextmanager
+def hangups_end() -> Iterator[None]:
+    """What is started here ends at a hang-up: tests may run under `nohup`, which has it ignored by all below, and `tlc` keeps to that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     ("ends", "status"),
     [([signal.SIGINT], 130), ([signal.SIGINT] * 3, 130), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129), ([signal.SIGKILL], -9)],
@@ -125,15 +137,20 @@ fn main() {
 }
 """
     Path("program.tl").write_text(program)
-    process = subprocess.Popen([*TLC, "program.tl"], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not (folder / "m.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.05)
-    for end in ends:
-        process.send_signal(end)
-        time.sleep(0.02)
-    assert process.wait(60) == status
+    with hangups_end():
+        process = subprocess.Popen([*TLC, "program.tl"], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder / "m.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        for end in ends:
+            process.send_signal(end)
+            time.sleep(0.02)
+        assert process.wait(60) == status
+    finally:
+        process.kill()
+        process.wait()
     x = safetensors.numpy.load_file("m.safetensors")["value"]
     assert x.shape == (2_000_000,)
     assert (x == x[0]).all()
