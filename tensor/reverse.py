@@ -484,15 +484,13 @@ class _Sweep:
         args = dict(zip(self.block.params, p.terminator.args(edge), strict=True))
         passed = []
         for v in self.of.live.live_out[p]:
-            parts: list[Value] = []
-            for source in [v] * (v in self.of.live.live_in[self.block]) + [param for param, arg in args.items() if arg is v]:
-                d = self.current(source)
-                if d is not None:
-                    parts.append(d)
+            sources = [v] * (v in self.of.live.live_in[self.block]) + [param for param, arg in args.items() if arg is v]
+            shaped = sources[0] if sources else v  # what this block has: `v` itself may be behind another edge
+            parts = [d for d in map(self.current, sources) if d is not None]
             if not parts:
-                passed.append(self.zeros(v))
+                passed.append(self.zeros(shaped))
             else:
-                passed.append(parts[0] if len(parts) == 1 else self._total(v, parts))
+                passed.append(parts[0] if len(parts) == 1 else self._total(shaped, parts))
         return passed + [self._round_of(h) for h in self.of.counters[p]]
 
     def _round_of(self, header: Block) -> Value:

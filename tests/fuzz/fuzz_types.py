@@ -144,6 +144,8 @@ def match_dims(pattern: Type, type: Type, names: frozenset[str]) -> dict[str, Di
         if p.name not in names:
             return p == d
         wanted = d + -p.plus
+        if not wanted.name and wanted.plus < 0:
+            return False
         return found.setdefault(p.name, wanted) == wanted
 
     def go(p: Type, t: Type) -> bool:
