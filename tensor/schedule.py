@@ -156,6 +156,7 @@ def schedule_columns(columns: Columns, name: str, target: Target, choice: Choice
         (*(b for nest in nests for b in nest.outputs if b), *(buffer for _, buffer in work)),
         tuple(emitter.inputs.values()),
         tuple(top.body),
+        work=len(work),
         span=columns.nodes[-1].span,
         notes=(*(n for node in columns.nodes for n in node.notes), note),
     )
@@ -196,6 +197,7 @@ def schedule_blocks(group: Blocks, name: str, target: Target, choice: Choice = R
         (*outputs, *(buffer for _, buffer in nest.work)),
         tuple(emitter.inputs.values()),
         tuple(top.body),
+        work=len(nest.work),
         span=group.nodes[-1].span,
         notes=notes,
     )
@@ -224,6 +226,7 @@ class _Schedule:
             tuple(emitter.inputs.values()),
             tuple(nest.top.body),
             self.aliases(list(emitter.inputs)),
+            work=len(self.work),
             span=original.span,
             notes=(*original.notes, choice),
         )

@@ -17,7 +17,7 @@ from tlc.backends.program import ENTRY, Foreign, Program, Tables
 from tlc.frontend.diagnostics import InternalError
 from tlc.opt.polls import polled
 from tlc.ssa.calls import reached, recursive
-from tlc.ssa.ir import Function, Instr, Module, walk
+from tlc.ssa.ir import Function, Module, walk
 from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 
@@ -81,8 +81,8 @@ def _definition(module: Module, timed: bool) -> Callable[[Kernel], str]:
     """How a kernel is printed."""
     if not timed:
         return print_kernel
-    numbers, work = {name: k for k, name in enumerate(timed_kernels(module))}, unread(module)
-    return lambda kernel: print_timed(kernel, numbers[kernel.name], work[kernel.name])
+    numbers = {name: k for k, name in enumerate(timed_kernels(module))}
+    return lambda kernel: print_timed(kernel, numbers[kernel.name])
 
 
 def timed_kernels(module: Module) -> list[str]:
@@ -93,16 +93,6 @@ def timed_kernels(module: Module) -> list[str]:
 def _runs(functions: Iterable[Function]) -> list[str]:
     """Names of the kernels that functions run, in order of appearance."""
     return list(dict.fromkeys(str(i.attrs["kernel"]) for f in functions for i in walk(f.body) if i.op == "run"))
-
-
-def unread(module: Module) -> dict[str, frozenset[int]]:
-    """The outputs of each kernel that nobody reads after it, wherever it is run: it only works in them."""
-    found: dict[str, frozenset[int]] = {}
-    for run in (i for f in module.functions.values() for i in walk(f.body) if i.op == "run"):
-        free = frozenset(k for k, r in enumerate(run.results) if all(isinstance(u, Instr) and u.op == "free" for u in r.uses))
-        name = str(run.attrs["kernel"])
-        found[name] = found.get(name, free) & free
-    return found
 
 
 def emit_llvm(module: Module, kernels: Mapping[str, Kernel], host: str = "llvm") -> str:

@@ -8,7 +8,7 @@ one is taken out of the other's time. Requires: kernels are called by the progra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from string import Template
 
@@ -83,10 +83,10 @@ run:
 """
 
 
-def print_timed(kernel: Kernel, number: int, work: Iterable[int] = ()) -> str:
-    """The definition of a kernel that counts in row `number`; `work` are outputs that nobody reads. Needs `DECLARE_CLOCK`."""
+def print_timed(kernel: Kernel, number: int) -> str:
+    """The definition of a kernel that counts in row `number`. Needs `DECLARE_CLOCK`."""
     inside = replace(kernel, name=f"{kernel.name}.inside")
-    amounts = counting_kernel(kernel, counts(kernel, work), f"{kernel.name}.amounts")
+    amounts = counting_kernel(kernel, counts(kernel), f"{kernel.name}.amounts")
     types = parameter_types(kernel)
     args = [f"{t} %p{k}" for k, t in enumerate(types)]
     scalars = [a for a, p in zip(args, kernel.parameters, strict=True) if isinstance(p, Var)]

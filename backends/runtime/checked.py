@@ -62,7 +62,7 @@ class Checked:
         scalars = {p.name: _scalar(w, p.elem) for p, w in zip(kernel.parameters, words, strict=True) if not isinstance(p, Buffer)}
         cells = [_cells(p, w, scalars) if isinstance(p, Buffer) else None for p, w in zip(kernel.parameters, words, strict=True)]
         racing, adverse = self.run(kernel, cells, scalars, races=True), self.run(kernel, cells, scalars, adverse=True)
-        for b, c, one, other in zip(kernel.outputs, cells, racing, adverse, strict=False):
+        for b, c, one, other in zip(kernel.results, cells, racing, adverse, strict=False):
             assert c is not None
             if one.tobytes() != other.tobytes():
                 what = f"`{b.name}` depends on the order of threads, or on memory that nobody has written"

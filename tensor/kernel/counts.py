@@ -20,7 +20,7 @@ An amount depends on the scalar parameters alone, so that it is code: `counting_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
@@ -88,9 +88,8 @@ class Counts:
     whole: bool = True
 
 
-def counts(kernel: Kernel, work: Iterable[int] = ()) -> Counts:
-    """Count a kernel; `work` are positions of outputs that nobody reads after it."""
-    return _Counter(kernel, frozenset(work)).run()
+def counts(kernel: Kernel) -> Counts:
+    return _Counter(kernel).run()
 
 
 def counting_kernel(kernel: Kernel, counted: Counts, name: str) -> Kernel:
@@ -122,7 +121,6 @@ class _Access:
 @dataclass
 class _Counter:
     kernel: Kernel
-    work: frozenset[int]
     known: dict[str, Amount] = field(default_factory=dict)  # variables that are functions of scalars and loops
     needs: dict[str, frozenset[str]] = field(default_factory=dict)  # of others: the loops that they move with
     accesses: list[_Access] = field(default_factory=list)
@@ -131,10 +129,10 @@ class _Counter:
 
     def run(self) -> Counts:
         done = self.body(self.kernel.body, ())
-        outputs = {b.name: k for k, b in enumerate(self.kernel.outputs)}
+        outputs = {b.name for b in self.kernel.results}
         read, written = NOTHING, NOTHING
-        for p in self.kernel.parameters:
-            if not isinstance(p, Buffer) or outputs.get(p.name) in self.work:
+        for p in (*self.kernel.results, *self.kernel.inputs):
+            if not isinstance(p, Buffer):
                 continue
             size = reduce(lambda a, e: a * of_expr(e, {}), p.shape, ONE)
             stored = p.name in outputs

@@ -248,6 +248,7 @@ class Kernel:
     A buffer that is an output may be read after it was written. An output may share memory with the input buffer
     of the same position in `may_alias` (output position, input position): each element is read before it is written.
     `can_fail`: an applied function may record an error, so the host looks after the launch.
+    The last `work` outputs are buffers that the kernel only works in: what it leaves there means nothing, and some of it may be as it was.
     """
 
     name: str
@@ -256,8 +257,14 @@ class Kernel:
     body: tuple[Stmt, ...]
     may_alias: tuple[tuple[int, int], ...] = ()
     can_fail: bool = False
+    work: int = 0
     span: Span = field(default=NOWHERE, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)  # source lines and decisions, for people
+
+    @property
+    def results(self) -> tuple[Buffer, ...]:
+        """The outputs that mean something after the launch."""
+        return self.outputs[: len(self.outputs) - self.work]
 
     @property
     def parameters(self) -> tuple[Buffer | Var, ...]:

@@ -37,8 +37,8 @@ says its condition behind the indices: `x[i - 1 if (i >= 1) & (i <= n)]`. A kern
 and has for tensor cores `ldmatrix a[0] = s[t % 16, t // 16 * 8]` (`ldmatrix.trans` for transposed ones) and `mma acc[0] += a[0] @ b[0]`;
 copies to shared memory that are not waited for are `cp.async s[t, 0] = x[i, 8 * t]`, their groups `cp.async.commit` and `cp.async.wait 1`.
 
-Attributes
-stand after the parameters: `alias(0, 1)` lets output 0 share memory with input 1, `can_fail`. `#` begins a comment.
+A buffer that the kernel only works in is a last output: `packed: work f32[512]`. Attributes stand after the parameters: `alias(0, 1)` lets
+output 0 share memory with input 1, `can_fail`. `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ _LDMATRIX = {False: "ldmatrix", True: "ldmatrix.trans"}
 
 def print_kernel(kernel: Kernel) -> str:
     """The kernel as text that `parse_kernels` reads back to an equal kernel (notes included)."""
-    params = [f"{b.name}: out {_shape(b)}" for b in kernel.outputs]
+    params = [f"{b.name}: out {_shape(b)}" for b in kernel.results]
+    params += [f"{b.name}: work {_shape(b)}" for b in kernel.outputs[len(kernel.results) :]]
     params += [f"{p.name}: {p.elem}" if isinstance(p, Var) else f"{p.name}: {_shape(p)}" for p in kernel.inputs]
     head = f"kernel {kernel.name}({', '.join(params)})"
     head += "".join(f" alias({o}, {i})" for o, i in kernel.may_alias) + (" can_fail" if kernel.can_fail else "")
@@ -314,16 +315,17 @@ class Parser:
         scalars = self.find_scalars()
         self.names = dict(scalars)
         outputs: list[Buffer] = []
+        works: list[Buffer] = []
         inputs: list[Buffer | Var] = []
         while not self.eat(")"):
             param = self.ident()
             self.expect(":")
-            out = self.eat("out")
+            role = outputs if self.eat("out") else works if self.eat("work") else inputs
             elem = self.elem()
             if self.token.text == "[":
                 b = Buffer(param, elem, self.indices(), Space.GLOBAL)
                 self.names[param] = b
-                (outputs if out else inputs).append(b)
+                role.append(b)
             else:
                 inputs.append(scalars[param])
             self.eat(",")
@@ -343,7 +345,7 @@ class Parser:
         while self.eat("note"):
             notes.append(self.string())
         span = Span(self.source, start, self.token.end)
-        return Kernel(name, tuple(outputs), tuple(inputs), self.rest(), tuple(alias), can_fail, span, tuple(notes))
+        return Kernel(name, (*outputs, *works), tuple(inputs), self.rest(), tuple(alias), can_fail, len(works), span, tuple(notes))
 
     def find_scalars(self) -> dict[str, Var]:
         """The scalar parameters: shapes may name those that come later."""

@@ -13,7 +13,7 @@
     that can fail.
  6. Indices of local buffers load nothing. (Where they become constants when unroll loops are written out and vector loops are vectors, the
     buffer can live in registers, else on the stack.)
- 7. `may_alias` names positions of an output and an input buffer of one element type, each at most once.
+ 7. `may_alias` names positions of an output that is a result and an input buffer of one element type, each at most once.
  8. The guard of a load is a bool, and its buffer is global.
  9. A kernel with block loops is for a GPU: see `tensor/kernel/grid.py`. No other has thread loops, shared buffers, barriers, exchanges,
     matrices of a warp or copies to shared memory.
@@ -89,7 +89,7 @@ class _Verifier:
             self.bind(b)
         used: set[int] = set()
         for o, i in k.may_alias:
-            self.check(o < len(k.outputs) and i < len(k.inputs), f"alias({o}, {i}) is out of range")
+            self.check(o < len(k.results) and i < len(k.inputs), f"alias({o}, {i}) is out of range")
             source = k.inputs[i]
             self.check(isinstance(source, Buffer) and source.elem is k.outputs[o].elem, f"alias({o}, {i}) joins different element types")
             self.check(i not in used and ~o not in used, f"alias({o}, {i}) repeats a position")
