@@ -37,7 +37,7 @@ from tlc.ssa.calls import DERIVED, KEPT, callee_of, named
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Type, Value, drop, drop_block, walk
 from tlc.ssa.tape import touching
 from tlc.tensor.distribute import Distribution, NotDistributable
-from tlc.tensor.endings import give_end
+from tlc.tensor.endings import give_end, run_first
 from tlc.tensor.extents import Extents, Key
 from tlc.tensor.guard import guard
 from tlc.tensor.hoist import can_hoist, hoist
@@ -98,8 +98,10 @@ class _Flattening:
         while k < len(block.instrs):
             instr = block.instrs[k]
             if instr.regions and not any(i.op in DERIVED for i in walk(instr.regions[0])):
+                if not all(map(give_end, instr.regions)):
+                    run_first(instr, self.module)
+                    return  # what is there now gets its turn
                 for region in instr.regions:
-                    give_end(region)
                     self.blocks(region)
                 if any(can_hoist(i) for b in instr.regions[0].blocks[1:] for i in b.instrs):
                     hoist(instr, Extents(self.function, self.known), self.module, self.differentiates)

@@ -22,6 +22,7 @@ from tlc.ssa.ops import effect
 from tlc.tensor import grid_blocks
 from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.column_sums import Columns, in_one_walk
+from tlc.tensor.endings import end_regions
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
@@ -95,6 +96,7 @@ class _Lowering:
         self.graphs: list[Graph] = []
 
     def function(self, function: Function) -> None:
+        end_regions(function, self.module)
         resolve_extents(function)
         extents = Extents(function)
         blocks = [build(self.module, function, block, extents) for block in function.blocks]

@@ -22,7 +22,6 @@ from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value, const_of
 from tlc.ssa.ops import ROWS
 from tlc.ssa.reductions import product
-from tlc.tensor.endings import give_end
 from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.graph.index import by_ranges
 from tlc.tensor.graph.ir import (
@@ -338,7 +337,6 @@ class _Region:
 
 
 def _end(region: Region) -> Terminator:
-    give_end(region)
     (end,) = (b.terminator for b in region.blocks if b.terminator.op == "yield")
     return end
 
