@@ -57,8 +57,8 @@ class _Cut:
         while work:
             v = work.pop()
             into = self.number(v)
-            self.edge(into, into + 1, self.bytes(v))
             owner = v.owner
+            self.edge(into, into + 1, self.bytes(v) + (isinstance(owner, Instr) and _is_movement(owner)))
             if not (isinstance(owner, Instr) and owner.block is self.block and self.is_cheap(owner)):
                 self.edge(0, into, EVERYTHING)
                 continue
@@ -111,6 +111,13 @@ class _Cut:
             else:
                 total += cost_of(i)
         return total <= CHEAP
+
+
+def _is_movement(instr: Instr) -> bool:
+    """Whether a comprehension only moves elements, which costs nothing in who reads them: rather than its result, what it moves is kept."""
+    if instr.op != "tabulate" or len(instr.regions[0].blocks) > 1:
+        return False
+    return all(isinstance(v.owner, Instr) and v.owner.op == "index" for v in instr.regions[0].entry.terminator.operands)
 
 
 def _saturate(graph: Graph) -> None:

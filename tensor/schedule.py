@@ -579,16 +579,21 @@ class _Schedule:
         )
 
     def block(self, u: int, v: int, rows: int) -> int:
-        """How many rows of axis u pass every column before the next ones do. They read no more than a part of the cache, by rule a half;
-        fewer, where the other operand fits there as well: then threads share the rows, and what follows row by row finds them in the cache
-        of the core that made them.
+        """How many rows of axis u pass every column before the next ones do. What they read of the operand takes up no more than a part of
+        the cache, by rule a half, and together with what is written and read at the ends of tiles, the whole of it, but for a few tiles:
+        lines that leave the cache before their rows are whole make many short trips to memory. Fewer, where the other operand fits there
+        as well: then threads share the rows, and what follows row by row finds them in the cache of the core that made them.
         """
         r = self.node.reduction
         assert r is not None
         depth = prod(n.value or 512 for n in r.extents)
-        row, column = (sum(e.elem.bytes * depth for e in self.term_loads() if k in axes_of([e])) for k in (u, v))
+        terms = self.term_loads()
+        row, column = (sum(e.elem.bytes * depth for e in terms if k in axes_of([e])) for k in (u, v))
+        ends = [*self.node.outputs, *(e for e in self.loads if e not in terms and {u, v} <= axes_of([e]))]
+        whole = row + sum(e.elem.bytes for e in ends) * (self.node.extents[v].value or 0)
         share = self.knobs.ask("share", 2)
-        most = max(1, self.target.cache_bytes // share // max(row, 1) // rows) * rows if share else ALL_ROWS
+        near = max(self.target.cache_bytes // max(whole, 1), FEW * rows)
+        most = max(1, min(self.target.cache_bytes // share // max(row, 1), near) // rows) * rows if share else ALL_ROWS
         m, n = (self.node.extents[k].value or ALL_ROWS for k in (u, v))
         about = min(most, 8 * rows)
         if self.node.rank > 2 or m >= ALL_ROWS or column * n > self.target.cache_bytes // 2 or m < FEW * about:

@@ -7,6 +7,7 @@ from whole_program import natively, stage
 
 from tlc.driver import pipeline
 from tlc.frontend.source import Source
+from tlc.frontend.types import Elem
 from tlc.ssa.ir import I64, Type, walk
 from tlc.tensor.kernel.ir import Buffer
 
@@ -67,6 +68,12 @@ def test_scores_are_not_kept() -> None:
     tensors = stage("kernels", ATTENTION)
     shapes = {str([getattr(n, "value", n) for n in b.shape]) for k in tensors.kernels.values() for b in k.outputs if isinstance(b, Buffer)}
     assert types and not any(shape.endswith("64, 64]") for shape in shapes)
+
+
+def test_what_is_moved_is_kept_where_it_was() -> None:
+    """Of a tensor and its parts, which take as much room: who reads the parts reads the tensor, and nobody copies them."""
+    halves = "let a = h @ m\n let (p, q) = (a[:, ..4], a[:, 4..])\n h = concat(p * q * p, q * p, axis = 1)"
+    assert pushed(LOOP.format(body=halves) + MAIN) == [Type(Elem.F32, 2), Type(Elem.F32, 2)]  # h of before, and a
 
 
 def test_recomputed_values_are_the_same() -> None:

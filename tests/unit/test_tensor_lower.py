@@ -122,6 +122,19 @@ def test_rows_that_share_places_of_the_cache_are_copied_apart(shape: tuple[int, 
     assert [b.shape for b in kernel.outputs[2:]] == [(const(n * (k + GAP)),)]
 
 
+def test_blocks_of_rows_leave_room_for_what_is_written() -> None:
+    """Of a product of [4096, 64] and [64, 1024], a cache of 256 KB has room for 512 rows of the one factor, but for 60 rows with the result."""
+
+    def body(b: Builder, x: Value, m: Value) -> list[Value]:
+        x, m = b.reshape(x, [b.i64(4096), b.i64(64)]), b.reshape(m, [b.i64(64), b.i64(1024)])
+        element = lambda b, i, j: b.reduce("sum", [b.i64(64)], lambda b, q: product(b, x, [i, q], m, [q, j]), "chain")  # noqa: E731
+        return [b.tabulate([b.i64(4096), b.i64(1024)], element)]
+
+    tensors = lowered(function([tensor(2), tensor(2)], None, body), Target(64, 32, 256 << 10))
+    (kernel,) = (k for name, k in tensors.kernels.items() if name.startswith("product"))
+    assert any(isinstance(s, For) and s.var.name.startswith("b") and s.step == 60 for s in statements(kernel.body))
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (20, 37), (33, 16), (16, 33)])
 @pytest.mark.parametrize("elem", [Elem.F32, Elem.F64])
 def test_softmax_and_sums(shape: tuple[int, int], elem: Elem) -> None:
