@@ -70,14 +70,13 @@ def _merge(node: Node, k: int) -> Node:
         if e.op == "axis":
             number: int = e.data
             return axis(number - 1) if number > k + 1 else e
-        if e.op == "load":
-            for at, i in enumerate(e.args):
-                if i is first:
-                    view: View = e.data
-                    joined = op("mul", view.shape[at], view.shape[at + 1])
-                    rank = len(view.shape)
-                    shape = (*view.shape[:at], joined, *view.shape[at + 2 :])
-                    return load(view.tensor, (*args[:at], first, *args[at + 2 : rank]), shape, *args[rank:])
+        if e.op == "load" and first in e.args:
+            view: View = e.data
+            rank = len(view.shape)
+            pairs = [at for at in range(rank) if e.args[at] is first]  # more than one where it reads a diagonal
+            shape = [op("mul", n, view.shape[at + 1]) if at in pairs else n for at, n in enumerate(view.shape)]
+            kept = [at for at in range(rank) if at - 1 not in pairs]
+            return load(view.tensor, [first if at in pairs else args[at] for at in kept], [shape[at] for at in kept], *args[rank:])
         return rebuild(e, args) if args else e
 
     r = node.reduction

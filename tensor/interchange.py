@@ -17,7 +17,7 @@ Without elements nothing of the body may run (it may loop forever, or load what 
 number is not known, a branch jumps over it.
 
 What each element puts on a tape, all put there together: `push` of a tensor of it, and `pop` of that. So the gradient of a loop, applied to
-a batch, is a loop over the batch's gradients.
+a batch, is a loop over the batch's gradients. A tape on which all put the same stays as it is.
 
 A tensor of each element that a loop changes in place, at indices that are the same for all, has these indices first and those of the
 elements behind them, so that the update changes a row of it (`tensor/in_place.py`).
@@ -40,7 +40,7 @@ from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.edit import edges_into
-from tlc.ssa.ir import BOOL, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, is_positive, number_of, walk
+from tlc.ssa.ir import BOOL, Attr, Block, Instr, Module, Region, Terminator, Type, User, Value, drop, erase, is_positive, number_of, walk
 from tlc.ssa.liveness import reads
 from tlc.tensor.extents import extent
 from tlc.tensor.in_place import READS, changed_in_place
@@ -71,7 +71,7 @@ class _Interchange:
         self.region = instr.regions[0]
         self.params = tuple(self.region.entry.params)
         self.order = reverse_postorder(self.region)
-        self.varying = _varying(self.order, self.params)
+        self.varying, self.tapes = _varying(self.order, self.params)
         self.turned: dict[Value, int] = {}  # what is changed in place -> how many of its axes come before those of the elements
         self.whole: dict[Value, Value] = {}  # what varies -> a tensor of it for all elements
         self.cheap: dict[Value, bool] = {}
@@ -97,7 +97,7 @@ class _Interchange:
         return len(known) == len(self.instr.operands) and prod(known) < FEW
 
     def varies(self, instr: Instr) -> bool:
-        return instr.op in TAPE or any(v in self.varying for v in (instr.results or reads(instr)))
+        return (instr.op in TAPE and instr.attrs["tape"] in self.tapes) or any(v in self.varying for v in (instr.results or reads(instr)))
 
     def run(self) -> None:
         instr = self.instr
@@ -148,13 +148,13 @@ class _Interchange:
         new, end = blocks[old], old.terminator
         piece: list[Instr] = []
         for i in list(old.instrs):
-            if i.op == "push":
+            if i.op == "push" and self.varies(i):
                 (v,) = i.operands
                 tensor = self.piece(new, piece, (v,))[v]
                 piece = []
                 new.append(Instr("push", (tensor,), (), dict(i.attrs), (), i.span))
                 continue
-            if i.op == "pop":
+            if i.op == "pop" and self.varies(i):
                 self.whole[i.result] = self.popped(new, i)
                 continue
             if i.op == "update" and i.result in self.turned:
@@ -302,19 +302,24 @@ class _Interchange:
         return self.cheap[v]
 
 
-def _varying(order: Sequence[Block], params: Sequence[Value]) -> set[Value]:
-    """What depends on the indices, where the way through the blocks does not: a fixpoint. Only what comes off a tape varies at first."""
-    varying = {*params, *(i.result for block in order for i in block.instrs if i.op == "pop")}
+def _varying(order: Sequence[Block], params: Sequence[Value]) -> tuple[set[Value], set[Attr]]:
+    """What depends on the indices, where the way through the blocks does not, and the tapes that have some of it: a fixpoint. All that
+    comes off such a tape varies.
+    """
+    pushed, popped = ({i.attrs["tape"] for b in order for i in b.instrs if i.op == op} for op in TAPE)
+    varying, tapes = set(params), popped - pushed  # of what was put there before nothing is known
     count = -1
-    while count != len(varying):
-        count = len(varying)
+    while count != len(varying) + len(tapes):
+        count = len(varying) + len(tapes)
         for block in order:
             for instr in block.instrs:
-                if not varying.isdisjoint(reads(instr)):
+                if not varying.isdisjoint(reads(instr)) or (instr.op == "pop" and instr.attrs["tape"] in tapes):
                     varying.update(instr.results)
+                    if instr.op == "push":
+                        tapes.add(instr.attrs["tape"])
             for target, args in block.terminator.edges:
                 varying.update(p for p, a in zip(target.params, args, strict=True) if a in varying)
-    return varying
+    return varying, tapes
 
 
 def _is_total(instr: Instr) -> bool:
