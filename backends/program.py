@@ -5,7 +5,7 @@ All is plain data, so that an executable can be kept on disk; and importing it c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -94,8 +94,16 @@ class Device(Protocol):
 
     table: int  # the address of how kernels are started without `launch`, 0 if they never are
 
+    def enter(self) -> None:
+        """Called first on each thread that is to run the program."""
+        ...
+
     def launch(self, address: int) -> None:
-        """Start a kernel, given its name and arguments in slots (`backends/llvm/launch.py`). Single results are there on return."""
+        """Start a kernel, given its name and arguments in slots (`backends/llvm/launch.py`)."""
+        ...
+
+    def mark(self) -> None:
+        """A turn of a loop ends that starts many kernels."""
         ...
 
     def wait(self) -> None:
@@ -111,6 +119,14 @@ class Device(Protocol):
         ...
 
     def release(self, address: int) -> None: ...
+
+    def read(self, places: Sequence[tuple[int, int]]) -> Sequence[bytes | memoryview]:
+        """What is in that memory at addresses, so many bytes of each, when what was started is done."""
+        ...
+
+    def write(self, address: int, data: memoryview) -> None:
+        """Put bytes there, behind what was started."""
+        ...
 
 
 @dataclass(frozen=True)

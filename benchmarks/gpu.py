@@ -245,12 +245,16 @@ class Torch:
 
 
 def torch_for(device: str) -> Torch | None:
-    """None where there is no PyTorch, or it sees no GPU."""
+    """None, with a line that says so, where there is no PyTorch, or it sees no GPU."""
     try:
         found = Torch(device)
     except ModuleNotFoundError:
+        print("there is no PyTorch here: only tlc is timed (`pip install torch`)", file=sys.stderr)
         return None
-    return found if device != "cuda" or found.torch.cuda.is_available() else None
+    if device == "cuda" and not found.torch.cuda.is_available():
+        print(f"PyTorch {found.torch.__version__} sees no GPU: only tlc is timed", file=sys.stderr)
+        return None
+    return found
 
 
 @dataclass

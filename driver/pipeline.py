@@ -128,7 +128,7 @@ def planned(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Iterat
     with watch.stage("memory"):
         takes = plan(module, kernels)
     if options.device == "cuda":
-        put_waits(module)
+        put_waits(module, kernels)
     if options.verify:
         verify(module, "host")
         verify_ownership(module, takes, kernels)

@@ -174,9 +174,15 @@ def _comment(place: Place) -> str:
 
 
 def _decorator(place: Place) -> str:
-    if place.kind() == "AT" and place.is_first() and place.text(1) != "vjp":
-        return "there are no decorators beside `@vjp(g)`: the whole program is compiled"
-    return ""
+    """`@jit`: the parser stops behind the name, where `@vjp` has its bracket; inside of a body, where no definition stands, at the sign."""
+    of = 1 if place.kind() in ("AT", "ATTRIBUTE") and place.is_first() else -1 if place.kind(-2) == "ATTRIBUTE" else 0
+    return "there are no decorators beside `@vjp(g)`: the whole program is compiled" if of and place.text(of) != "vjp" else ""
+
+
+def _function_type(place: Place) -> str:
+    """`f: (f32) -> f32`"""
+    of_parameter = place.kind() == "ARROW" and {"COMMA", "ASSIGN"} <= place.expected
+    return "the type of a function is written `fn(f32) -> f32`" if of_parameter else ""
 
 
 def _doubled(place: Place) -> str:
@@ -495,6 +501,7 @@ HINTS: tuple[Callable[[Place], str], ...] = (
     _prefixed_string,
     _docstring,
     _decorator,
+    _function_type,
     _slice,
     _dictionary,
     _struct,

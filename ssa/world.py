@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from tlc.frontend.source import Span
 
 WAIT = "device.wait"  # an `extern` by this name does nothing, when the kernels that run beside the host have ended
+MARK = "device.mark"  # and this one, at the end of a turn of a loop that begins many of them, at once
+LOAD = "device.load"  # and this one gives the element of a tensor at a row-major position, when they have ended
 
 
 class Services(Protocol):

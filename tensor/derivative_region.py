@@ -36,6 +36,7 @@ from tlc.ssa.orders import order_of_product
 from tlc.tensor.derivative_point import NONE, Indices, Point, Root
 from tlc.tensor.derivative_rules import partial
 from tlc.tensor.extents import Key
+from tlc.tensor.factors import not_zero, one_if_zero, only_zero, others, square_of_zero
 from tlc.tensor.region_form import RegionForm
 from tlc.tensor.scalar_code import loaded
 from tlc.tensor.solve import solve
@@ -180,25 +181,15 @@ class RegionAdjoint(RegionForm):
         self.at_best = dict(zip(self.inner, self._again(op, lambda p: p.forward(element), [I64] * len(self.inner)), strict=True))
 
     def _prod(self, element: Value, given: Callable[[Point], Value]) -> Callable[[Point], Value]:
-        """The product of the other elements: by division, where an element is zero from the number of zeros."""
-        type = element.type
-
-        def is_zero(p: Point) -> Value:
-            return p.b.op("eq", p.forward(element), p.b.const(0.0, type))
-
-        def nonzero(p: Point) -> Value:
-            return p.b.op("select", is_zero(p), p.b.const(1.0, type), p.forward(element))
-
-        (zeros,) = self._again("sum", lambda p: p.b.convert(is_zero(p), I64), [I64])
-        (product,) = self._again("prod", nonzero, [type])
+        """The product of the other elements."""
+        (zeros,) = self._again("sum", lambda p: one_if_zero(p.b, p.forward(element)), [I64])
+        known = [zeros]
+        for op, part in (("prod", not_zero), ("sum", only_zero), ("sum", square_of_zero)):
+            known += self._again(op, lambda p, part=part: part(p.b, p.forward(element)), [element.type])  # type: ignore[misc]
 
         def seed(p: Point) -> Value:
-            b, here = p.b, [p.values[i] for i in self.outer]
-            count, rest, zero = p.load(zeros, *here), p.load(product, *here), is_zero(p)
-            alone = b.op("and", zero, b.op("eq", count, b.i64(1)))
-            if_some = b.op("select", alone, rest, b.const(0.0, type))
-            others = b.op("select", b.op("eq", count, b.i64(0)), b.op("div", rest, nonzero(p)), if_some)
-            return b.op("mul", given(p), others)
+            here = [p.values[i] for i in self.outer]
+            return p.b.op("mul", given(p), others(p.b, p.forward(element), *(p.load(k, *here) for k in known)))
 
         return seed
 

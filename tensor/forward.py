@@ -35,6 +35,7 @@ from tlc.ssa.rules import make_call
 from tlc.ssa.tape import tape_of
 from tlc.tensor.derivative_region import unknown_service
 from tlc.tensor.derivative_rules import At, partial
+from tlc.tensor.factors import not_zero, one_if_zero, only_zero, others, square_of_zero
 
 SAME = ("index", "index_if", "reshape", "barrier")  # linear in their tensor, and computed from nothing else that is real
 
@@ -276,24 +277,14 @@ class _Forward:
         return _total(b, parts)
 
     def _prod(self, b: Builder, instr: Instr) -> Value:
-        """By division, and where elements are zero by their number."""
-        type = instr.result.type
-
-        def is_zero(b: Builder, v: Value) -> Value:
-            return b.op("eq", v, b.const(0.0, type))
-
-        def nonzero(b: Builder, v: Value) -> Value:
-            return b.op("select", is_zero(b, v), b.const(1.0, type), v)
-
-        (zeros,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: b.convert(is_zero(b, v), I64))
-        (rest,) = self._again(b, instr, "prod", instr.attrs["order"], lambda b, v, _: nonzero(b, v))
+        """A sum of tangents, each times the product of the other elements."""
+        (zeros,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: one_if_zero(b, v))
+        (rest,) = self._again(b, instr, "prod", instr.attrs["order"], lambda b, v, _: not_zero(b, v))
+        (total,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: only_zero(b, v))
+        (squares,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: square_of_zero(b, v))
 
         def part(b: Builder, v: Value, _: Region) -> Value:
-            zero = is_zero(b, v)
-            alone = b.op("and", zero, b.op("eq", zeros, b.i64(1)))
-            if_some = b.op("select", alone, rest, b.const(0.0, type))
-            others = b.op("select", b.op("eq", zeros, b.i64(0)), b.op("div", rest, nonzero(b, v)), if_some)
-            return b.op("mul", self._tangent(b, v), others)
+            return b.op("mul", self._tangent(b, v), others(b, v, zeros, rest, total, squares))
 
         return self._again(b, instr, "sum", "lanes", part)[0]
 

@@ -14,7 +14,7 @@ taken, so a choice made for another kernel, or by another version, does no harm.
     panels     the same, all extents known: copy operands    1 where it pays; 2: by blocks, where the reduction goes down both
     height     are products without vectors: rows            8
     steps      go over a large matrix by rows: how many      8 (of each sixteenth, if a column has sixteen sums)
-    panel      the same: columns whose sums stay near        1024, or 512 where sixteen sums are kept for each
+    panel      the same: columns whose sums stay near        1024, or 2048 where sixteen sums are kept for each
     square     transpose: elements read of a line            16
     tall       go by blocks of rows: rows of a tile          4, with 32 registers 8
     piece      the same: columns between visits of memory    512

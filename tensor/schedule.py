@@ -484,8 +484,8 @@ class _Schedule:
 
     def one_walk(self, nests: Sequence[Nest], schedules: Sequence[_Schedule]) -> str:
         """Write sums down the same columns; gives a note for people."""
-        columns = panel(self.node.extents[COLUMN].value, self.knobs.ask("panel", PANEL // 2))
-        sums = [s.sums(columns * LANES, COLUMN) for s in schedules]
+        columns = self.knobs.ask("panel", 2 * PANEL)
+        sums = [s.sums(COLUMN) for s in schedules]
         width = self.lanes_of(sums[0].elem) * self.knobs.ask("registers", 1)
         stream_lanes(nests, Stream(COLUMN, width, self.knobs.ask("steps", 8), columns), sums)
         return f"rows of axis {ROW} pass over panels of {columns} of axis {COLUMN}, sixteen accumulators each"
@@ -498,14 +498,11 @@ class _Schedule:
         matrix = any({v, len(node.domain) - 1} <= axes_of([e]) for e in self.term_loads())
         return long and matrix and len(r.terms) == 2 and not self.target.plain
 
-    def sums(self, panel: int = 0, v: int = 0) -> Buffer:
-        """A buffer for the sums of a product in the making, as large as its output; or one with room for all panels of axis v."""
+    def sums(self, v: int | None = None) -> Buffer:
+        """A buffer for the sums of a product in the making, as large as its output; or for sixteen sums of each element along axis v."""
         node, r = self.node, self.node.reduction
         assert r is not None
-        shape = node.extents
-        if panel:
-            pieces = op("floordiv", op("add", shape[v], const(panel // LANES - 1)), const(panel // LANES))
-            shape = (op("mul", pieces, const(panel)),)
+        shape = node.extents if v is None else (op("mul", node.extents[v], const(LANES)),)
         tensor = Tensor(f"{node.results[0].name}.sums", r.terms[0].elem, shape)
         buffer = Buffer(self.emitter.fresh("w"), tensor.elem, tuple(map(self.emitter.extent, shape)))
         self.work.append((tensor, buffer))

@@ -12,17 +12,19 @@ row of it in a page of its own. Here a panel of columns has its sums in a buffer
 The sums of a panel stay in the first cache, and each row is read in runs of a kilobyte or more, which the processor fetches ahead. An
 element is one chain in k, as in a tile; panels are cut by the size alone, and threads share them.
 
-`stream_lanes` is the same for sums of order `lanes` down the columns of large matrices, `y[j] = sum[i] w[i, j]`: each column has sixteen
-sums, so panels are narrower, and lie together in the buffer. Of a block of rows, those of one of the sixteen go together, which reads and
-writes its sums once for them. What one matrix is read for, several sums may be.
+`stream_lanes` is for sums of order `lanes` down the columns of large matrices, `y[j] = sum[i] w[i, j]`. Each column has sixteen sums, of
+every sixteenth row each; threads share these sixteen, so that each reads whole rows. Of a block of rows, those of one of the sixteen go
+together, which reads and writes its sums once for them. What one matrix is read for, several sums may be.
 
-    for panels of j {
-      sums[16, j] = 0
-      for blocks of i {
-        for l in 0..16 { for j in panel { vector { acc = sums[l, j]; unroll r { acc += w[i + l + 16 r, j] }; sums[l, j] = acc } } }
+    for l0 in 0..16 by 2 {
+      for panels of j {
+        sums[l0.., j] = 0
+        for blocks of i {
+          for l in l0..l0 + 2 { for j in panel { vector { acc = sums[l, j]; unroll r { acc += w[i + l + 16 r, j] }; sums[l, j] = acc } } }
+        }
       }
-      for j in panel { vector { a tree; y[j] = sums[0, j] } }
     }
+    for j { vector { a tree; y[j] = sums[0, j] } }
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ Piece = Callable[[Scope, Expr, Expr, int], None]  # some columns: the first, how
 Columns = Callable[[Scope, Piece], None]
 
 PANEL = 1024  # columns, about: their sums take up four kilobytes
+TOGETHER = 2  # of the sixteen sums of a column, those that one thread makes in one walk
 LINE = 32  # columns of which panels are multiples
 READ = 8  # what an element of the matrix costs, in fused multiply-adds: it is read from memory and used once
 
@@ -130,88 +133,103 @@ def _panel(nest: Nest, s: Stream, sums: Buffer, scope: Scope, columns: Columns) 
 
 def stream_lanes(nests: Sequence[Nest], s: Stream, sums: Sequence[Buffer]) -> None:
     """Write the nest of sums in the order `lanes` over one axis of the same two. Each has a buffer for sixteen times as many elements as
-    there are columns, rounded up to whole panels.
+    there are columns.
     """
     nest, emitter = nests[0], nests[0].emitter
     (last,) = nest.reduced
     block = LANES * s.rows
 
-    def one(scope: Scope, low: Expr, count: Expr, _: int) -> None:
-        def seat(lane: Expr, column: Expr) -> tuple[Expr, ...]:
-            """Where a sum lies: of a lane, of a column of the panel."""
-            return (plus(times(low, const(LANES)), plus(times(lane, const(s.columns)), column)),)
+    def columns(x: Scope, low: Expr, count: Expr, fill: Fill) -> None:
+        """Some columns, by vectors."""
 
-        def columns(x: Scope, fill: Callable[[Scope, Expr], None]) -> None:
-            def piece(y: Scope, first: Expr, some: Expr, lanes: int) -> None:
-                nest.vector_along(y, s.v, plus(low, first), some, lanes, lambda z, l: fill(z, plus(first, l)))
+        def piece(y: Scope, first: Expr, some: Expr, lanes: int) -> None:
+            nest.vector_along(y, s.v, plus(low, first), some, lanes, lambda z, _: fill(z))
 
-            nest.pieces(x, "c", count, s.width, piece)
+        nest.pieces(x, "c", count, s.width, piece)
 
-        def clear(x: Scope, column: Expr) -> None:
-            for n, b in zip(nests, sums, strict=True):
-                zero = unit(n.reduction.op, b.elem)
-                nest.unroll(x, LANES, lambda y, l, b=b, zero=zero: y.body.append(Store(b, seat(l, column), zero)))  # type: ignore[misc]
+    def seat(x: Scope, lane: Expr) -> tuple[Expr, ...]:
+        """Where a sum lies: of a lane, of the column that a scope is at."""
+        return (plus(times(lane, emitter.emit(nest.node.domain[s.v], x)), x.lookup(s.v)),)
 
-        def add(x: Scope, rows: Sequence[Expr], lane: Expr) -> None:
-            """Some rows to the sums of their lane. What does not move along a row is read before."""
-            heads = [Scope(x, axes={last: i}) for i in rows]
+    def add(x: Scope, low: Expr, count: Expr, rows: Sequence[Expr], lane: Expr) -> None:
+        """Some rows to the sums of their lane. What does not move along a row is read before."""
+        heads = [Scope(x, axes={last: i}) for i in rows]
 
-            def piece(y: Scope, first: Expr, some: Expr, lanes: int) -> None:
-                accs = [nest.local(y, b.elem, lanes) for b in sums]
+        def piece(y: Scope, first: Expr, some: Expr, lanes: int) -> None:
+            accs = [nest.local(y, b.elem, lanes) for b in sums]
 
-                def column(z: Scope, l: Var) -> None:
-                    at = seat(lane, plus(first, l))
-                    z.body.extend(Store(acc, (l,), Load(b, at)) for acc, b in zip(accs, sums, strict=True))
-                    for head in heads:
-                        row = Scope(head, axes=dict(z.axes))
-                        for n, acc in zip(nests, accs, strict=True):
-                            n.accumulate(row, acc, (l,))
-                        z.body.extend(row.body)
-                    z.body.extend(Store(b, at, Load(acc, (l,))) for acc, b in zip(accs, sums, strict=True))
+            def column(z: Scope, l: Var) -> None:
+                at = seat(z, lane)
+                z.body.extend(Store(acc, (l,), Load(b, at)) for acc, b in zip(accs, sums, strict=True))
+                for head in heads:
+                    row = Scope(head, axes=dict(z.axes))
+                    for n, acc in zip(nests, accs, strict=True):
+                        n.accumulate(row, acc, (l,))
+                    z.body.extend(row.body)
+                z.body.extend(Store(b, at, Load(acc, (l,))) for acc, b in zip(accs, sums, strict=True))
 
-                nest.vector_along(y, s.v, plus(low, first), some, lanes, column)
+            nest.vector_along(y, s.v, plus(low, first), some, lanes, column)
 
-            passes = Scope(x)
-            nest.pieces(passes, "c", count, s.width, piece)
-            for head in heads:
-                x.body.extend(head.body)
-            x.body.extend(passes.body)
+        passes = Scope(x)
+        nest.pieces(passes, "c", count, s.width, piece)
+        for head in heads:
+            x.body.extend(head.body)
+        x.body.extend(passes.body)
 
-        def rows(x: Scope) -> None:
-            def lanes(y: Scope, k: Var) -> None:
-                some = lambda z, l: add(z, [plus(plus(k, l), const(LANES * r)) for r in range(s.rows)], l)  # noqa: E731
-                emitter.loop(y, "r", const(0), const(LANES), some)
+    def some_lanes(scope: Scope, first: Var) -> None:
+        """The sums of `TOGETHER` lanes, a panel of columns after the other."""
 
-            extent = emitter.emit(nest.node.domain[last], x)
-            whole = rounded_down(extent, block)
-            whole = whole if isinstance(whole, Const) else nest.bound(x, whole)
-            emitter.loop(x, "k", const(0), whole, lanes, step=block)
-            emitter.loop(x, "k", whole, extent, lambda y, k: add(y, [k], nest.bound(y, op("mod", k, const(LANES)))))
+        def panel(x: Scope, low: Expr, count: Expr, _: int) -> None:
+            def clear(y: Scope) -> None:
+                for n, b in zip(nests, sums, strict=True):
+                    zero = unit(n.reduction.op, b.elem)
+                    nest.unroll(y, TOGETHER, lambda z, l, b=b, zero=zero: z.body.append(Store(b, seat(z, plus(first, l)), zero)))  # type: ignore[misc]
 
-        def finish(x: Scope, column: Expr) -> None:
-            for n, b in zip(nests, sums, strict=True):
-                half = LANES // 2
-                while half:
-                    nest.unroll(x, half, partial(fold, n=n, b=b, column=column, half=half))
-                    half //= 2
-                end = Scope(x, accs=(Load(b, seat(const(0), column)),))
-                n.store(end)
-                x.body.extend(end.body)
+            def rows(y: Scope) -> None:
+                extent = emitter.emit(nest.node.domain[last], y)
+                whole = rounded_down(extent, block)
+                whole = whole if isinstance(whole, Const) else nest.bound(y, whole)
 
-        def fold(x: Scope, l: Var, n: Nest, b: Buffer, column: Expr, half: int) -> None:
-            here, there = seat(l, column), seat(plus(l, const(half)), column)
-            x.body.append(Store(b, here, combine(n.reduction.op, Load(b, here), [Load(b, there)])))
+                def each(z: Scope, fill: Callable[[Scope, Expr], None]) -> None:
+                    emitter.loop(z, "l", const(0), const(TOGETHER), lambda q, l: fill(q, plus(first, l)))
 
-        columns(scope, clear)
-        emitter.guarded(scope, nest.reduction.extents, rows)
-        columns(scope, finish)
+                def full(z: Scope, k: Var) -> None:
+                    each(z, lambda q, l: add(q, low, count, [plus(plus(k, l), const(LANES * r)) for r in range(s.rows)], l))
+
+                def rest(z: Scope, l: Expr) -> None:
+                    emitter.loop(z, "k", plus(whole, l), extent, lambda q, k: add(q, low, count, [k], l), step=LANES)
+
+                emitter.loop(y, "k", const(0), whole, full, step=block)
+                each(y, rest)
+
+            columns(x, low, count, clear)
+            emitter.guarded(x, nest.reduction.extents, rows)
+
+        nest.pieces(scope, "j", emitter.emit(nest.node.domain[s.v], scope), s.columns, panel)
+
+    def finish(x: Scope) -> None:
+        for n, b in zip(nests, sums, strict=True):
+            half = LANES // 2
+            while half:
+                nest.unroll(x, half, partial(fold, n=n, b=b, half=half))
+                half //= 2
+            end = Scope(x, accs=(Load(b, seat(x, const(0))),))
+            n.store(end)
+            x.body.extend(end.body)
+
+    def fold(x: Scope, l: Var, n: Nest, b: Buffer, half: int) -> None:
+        here, there = seat(x, l), seat(x, plus(l, const(half)))
+        x.body.append(Store(b, here, combine(n.reduction.op, Load(b, here), [Load(b, there)])))
+
+    def all_lanes(scope: Scope) -> None:
+        emitter.loop(scope, "l", const(0), const(LANES), some_lanes, step=TOGETHER, work=work(scope))
+        columns(scope, const(0), emitter.emit(nest.node.domain[s.v], scope), finish)
 
     def work(scope: Scope) -> Callable[[], Expr] | None:
-        prices = [price for n in nests if (price := n.work(scope, s.v, s.columns))]
-        return (lambda: reduce(plus, [price() for price in prices])) if len(prices) == len(nests) else None
+        """What the rows of some lanes cost."""
+        prices = [price for n in nests if (price := n.work(scope, s.v, TOGETHER))]
+        count = emitter.emit(nest.node.domain[s.v], scope)
+        whole = lambda: op("floordiv", times(count, reduce(plus, [price() for price in prices])), const(LANES))  # noqa: E731
+        return whole if len(prices) == len(nests) else None
 
-    def panels(scope: Scope) -> None:
-        extent = emitter.emit(nest.node.domain[s.v], scope)
-        nest.pieces(scope, "j", extent, s.columns, one, work(scope))
-
-    nest.guard_axes(nest.top, panels)
+    nest.guard_axes(nest.top, all_lanes)

@@ -2,7 +2,9 @@
 
 What is started on its stream is only written down, and done when somebody waits: so a host that reads too early reads what was there
 before, and a result is wrong. A kernel may be told to fail: then everything fails from that moment on, as on a GPU. A thread without the
-context, a kernel or a copy with an address of other than managed memory, and memory that is freed before what uses it is done, are refused.
+context, a kernel or a copy with an address of other than the driver's memory, and memory that is freed before what uses it is done, are
+refused. Memory of the GPU alone lies in pages that the host may not touch but while the driver works. A graph is a chain of launches with
+copies of their arguments; once it is made executable, changes are its own, and what was started before has what was there then.
 """
 
 from __future__ import annotations
@@ -23,14 +25,20 @@ DRIVER = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 typedef unsigned long long address;
 /* told from outside */
-int devices = 1, major = 9, concurrent = 1, version = 13000, no_memory, room = 1 << 30, fails_at = -1, refuses_at = -1, faulty_text, old_binary, loading_waits;
+int devices = 1, major = 9, concurrent = 1, version = 13000, no_memory, no_graphs, stale_graphs, room = 1 << 30, fails_at = -1, refuses_at = -1, graph_refuses_at = -1, faulty_text, old_binary, loading_waits;
 /* counted */
-int early, broken, launches, done, waits, copies, managed, freed, homes, loaded, assembled, blocks, most_dynamic;
-static struct { const char *name; address to, from; size_t size; address words[128]; } queue[1 << 16];
+int early, broken, launches, done, waits, copies, managed, freed, homes, prefetched, loaded, assembled, blocks, most_dynamic;
+int fetched, put, pinned, own, graphs, graph_launches, graph_launched, changes;
+struct work { const char *name; address to, from; size_t size; address words[128]; };
+static struct work queue[1 << 16];
+typedef struct { const char *function; unsigned x, y, z, tx, ty, tz, dynamic; void **p, **extra; } params;
+typedef struct node { struct work work; unsigned blocks; int number; struct graph *graph; } node;
+typedef struct graph { node *nodes[1 << 12]; int count, executable; } graph;
 static int queued;
-static struct { address at; size_t size; } owned[1 << 12];
+static struct { address at; size_t size; } owned[1 << 12], own_pages[64];
 static int owners;
 static __thread void *current;
 #define HERE if (current != &launches) return 201
@@ -45,13 +53,39 @@ static int run(const char *f, address *w) {
   RUN
   return 500;
 }
+static void open_pages(int how) {
+  for (int k = 0; k < own; k++) mprotect((void *)own_pages[k].at, own_pages[k].size, how);
+}
 static int flush(void) {
+  open_pages(PROT_READ | PROT_WRITE);
   for (int k = 0; k < queued && !broken; k++)
     if (!queue[k].name) memcpy((void *)queue[k].to, (void *)queue[k].from, queue[k].size);
     else if (done++ == fails_at) broken = 700;
     else if (run(queue[k].name, queue[k].words)) abort();
   queued = 0;
+  open_pages(PROT_NONE);
   return broken;
+}
+/* a launch as work; 0 if it cannot be */
+static int written(struct work *w, const char *f, unsigned tx, unsigned ty, unsigned tz, unsigned dynamic, void **p, void **extra) {
+  const char *kind = kinds(f);
+  if (tx % 32 || ty != 1 || tz != 1 || dynamic > most_dynamic || extra || !kind) return 0;
+  for (int k = 0; kind[k]; k++)
+    if (kind[k] == '*' && !sees(*(address *)p[k])) return 0;
+  w->name = f;
+  for (int k = 0; kind[k]; k++) w->words[k] = *(address *)p[k];
+  return 1;
+}
+static struct work *next(void) {
+  if (queued == 1 << 16) flush();
+  return &queue[queued++];
+}
+static int copy(address to, address from, size_t size, void *stream, int known) {
+  if (broken || stream != &queue) return broken ? broken : 400;
+  if (!known || !size) return 1;
+  struct work *w = next();
+  w->name = 0, w->to = to, w->from = from, w->size = size;
+  return 0;
 }
 int cuInit(unsigned flags) { return 0; }
 int cuDriverGetVersion(int *v) { *v = version; return 0; }
@@ -79,6 +113,27 @@ int cuMemAdvise(address at, size_t size, int advice, int device) {
   homes++;
   return at % 4096 || advice != 3 || (device != 7 && device != -1);
 }
+int cuMemPrefetchAsync(address at, size_t size, int device, void *stream) {
+  HERE;
+  prefetched++;
+  return at % 4096 || device != 7 || stream != &queue || !concurrent || !sees(at) || !sees(at + size);
+}
+int cuMemAlloc_v2(address *at, size_t size) {
+  HERE;
+  if (broken || no_memory) return broken ? broken : 2;
+  if (!size || owners == 1 << 12 || own == 64) return 1;
+  owned[owners].at = own_pages[own].at = *at = (address)mmap(0, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  owned[owners++].size = own_pages[own++].size = size;
+  return 0;
+}
+int cuMemHostAlloc(address *at, size_t size, unsigned flags) {
+  HERE;
+  if (broken || no_memory) return broken ? broken : 2;
+  if (!size || owners == 1 << 12) return 1;
+  pinned++;
+  owned[owners].at = *at = (address)malloc(size), owned[owners++].size = size;
+  return flags == 2 ? 0 : 1;
+}
 int cuMemFree_v2(address at) {
   HERE;
   for (int k = 0; k < owners; k++)
@@ -91,13 +146,20 @@ int cuMemFree_v2(address at) {
     }
   return 1;
 }
-int cuMemcpyAsync(address to, address from, size_t size, void *stream) {
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t size, void *stream) {
   HERE;
-  if (broken || stream != &queue) return broken ? broken : 400;
-  if (!sees(to) || !sees(from)) return 1;
   copies++;
-  queue[queued].name = 0, queue[queued].to = to, queue[queued].from = from, queue[queued++].size = size;
-  return 0;
+  return copy(to, from, size, stream, sees(to) && sees(from));
+}
+int cuMemcpyDtoHAsync_v2(address to, address from, size_t size, void *stream) {
+  HERE;
+  fetched++;
+  return copy(to, from, size, stream, sees(from) && sees(from + size));
+}
+int cuMemcpyHtoDAsync_v2(address to, address from, size_t size, void *stream) {
+  HERE;
+  put++;
+  return copy(to, from, size, stream, sees(to) && sees(to + size));
 }
 int cuLinkCreate_v2(unsigned n, int *options, void **values, void **state) {
   HERE;
@@ -128,15 +190,43 @@ int cuLaunchKernel(const char *f, unsigned x, unsigned y, unsigned z, unsigned t
                    void **p, void **extra) {
   HERE;
   if (broken) return broken;
-  const char *kind = kinds(f);
-  if (tx % 32 || ty != 1 || tz != 1 || dynamic > most_dynamic || stream != &queue || extra || !kind || launches++ == refuses_at) return 1;
-  for (int k = 0; kind[k]; k++)
-    if (kind[k] == '*' && !sees(*(address *)p[k])) return 1;
-  if (queued == 1 << 16) flush();
+  struct work w;
+  if (stream != &queue || launches++ == refuses_at || !written(&w, f, tx, ty, tz, dynamic, p, extra)) return 1;
   blocks += x * y * z;
-  queue[queued].name = f;
-  for (int k = 0; kind[k]; k++) queue[queued].words[k] = *(address *)p[k];
-  queued++;
+  *next() = w;
+  return 0;
+}
+int cuGraphCreate(graph **made, unsigned flags) { HERE; *made = calloc(1, sizeof(graph)); return broken ? broken : flags; }
+int cuGraphAddKernelNode(node **made, graph *g, node **before, size_t count, const params *p) {
+  HERE;
+  if (g->executable || count != (g->count > 0) || (count && *before != g->nodes[g->count - 1])) return 1;
+  *made = calloc(1, sizeof(node));
+  (*made)->graph = g, (*made)->number = g->count, (*made)->blocks = p->x * p->y * p->z;
+  g->nodes[g->count++] = *made;
+  return !written(&(*made)->work, p->function, p->tx, p->ty, p->tz, p->dynamic, p->p, p->extra);
+}
+int cuGraphInstantiateWithFlags(graph **made, graph *g, unsigned long long flags) {
+  HERE;
+  *made = calloc(1, sizeof(graph));
+  (*made)->count = g->count, (*made)->executable = 1;
+  for (int k = 0; k < g->count; k++) *((*made)->nodes[k] = malloc(sizeof(node))) = *g->nodes[k];
+  if (no_graphs) return 2;
+  graphs++;
+  return flags || g->executable || !g->count;
+}
+int cuGraphExecKernelNodeSetParams(graph *g, node *n, const params *p) {
+  HERE;
+  if (!g->executable || n->graph->executable || p->function != g->nodes[n->number]->work.name) return 1;
+  changes++;
+  if (stale_graphs) return 0;
+  return !written(&g->nodes[n->number]->work, p->function, p->tx, p->ty, p->tz, p->dynamic, p->p, p->extra);
+}
+int cuGraphLaunch(graph *g, void *stream) {
+  HERE;
+  if (broken) return broken;
+  if (!g->executable || stream != &queue || graph_launches++ == graph_refuses_at) return 1;
+  for (int k = 0; k < g->count; k++) *next() = g->nodes[k]->work, blocks += g->nodes[k]->blocks;
+  launches += g->count, graph_launched += g->count;
   return 0;
 }
 int cuStreamSynchronize(void *stream) { HERE; waits++; return stream == &queue ? flush() : 400; }

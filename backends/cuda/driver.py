@@ -1,7 +1,10 @@
-"""The driver library of NVIDIA's GPUs, by ctypes: the first GPU, a stream of work on it, memory, and functions out of PTX.
+"""The driver library of NVIDIA's GPUs, by ctypes: the first GPU, a stream of work on it, memory, functions out of PTX, and graphs.
 
 Nothing else of CUDA is needed to run what was compiled. All that is started on the stream is done in order, beside the host, which
 waits with `wait`; a kernel that fails is known only then, or when something else is started.
+
+Memory is of three kinds: managed (both see it, pages move to who touches them), the GPU's own, and pinned memory of the host, which the
+GPU sees through the bus. All of it has one address.
 
 The machine code that the driver makes of PTX is kept on disk, by the text, the architecture and the driver's version.
 """
@@ -10,8 +13,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tlc.frontend import disk_cache
 from tlc.ssa.world import RuntimeStop
@@ -22,6 +26,7 @@ LEAST_CAPABILITY = 80
 OUT_OF_MEMORY = 2
 _MAJOR, _MINOR, _MANAGED, _CONCURRENT = 75, 76, 83, 89  # numbers of device attributes
 _GLOBAL = 1  # managed memory that every device sees
+_MAPPED = 2  # pinned memory that the GPU sees
 _NON_BLOCKING = 1  # a stream that does not wait for the default one
 _PREFERRED = 3  # advice: where pages live
 _CPU = -1
@@ -31,19 +36,51 @@ _LOG_ROOM = 8192
 _DYNAMIC_SHARED = 8  # number of a function's attribute
 
 
+class Launch(NamedTuple):
+    """A function, blocks of its grid, threads of a block, and bytes of shared memory beside what stands in the function."""
+
+    function: int
+    x: int
+    y: int
+    z: int
+    threads: int
+    shared: int
+
+
+Params = ctypes.Array[ctypes.c_void_p]  # pointers to the arguments of a launch
+
+
+class _Node(ctypes.Structure):
+    """A launch as a graph has it: `CUDA_KERNEL_NODE_PARAMS_v1`."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("dimensions", ctypes.c_uint * 6),
+        ("shared", ctypes.c_uint),
+        ("params", ctypes.POINTER(ctypes.c_void_p)),
+        ("extra", ctypes.c_void_p),
+    )
+
+
+def _node(launch: Launch, params: Params) -> _Node:
+    function, x, y, z, threads, shared = launch
+    return _Node(function, (x, y, z, threads, 1, 1), shared, params, None)
+
+
 class Driver:
     """The context of the first GPU. `sm` is its architecture, `memory` the bytes that it has free at first; `concurrent`: the host may
     touch managed memory while kernels run. Raises `RuntimeStop` where there is no GPU that will do.
     """
 
     def __init__(self) -> None:
+        self.called = ""
         try:
             self.library = ctypes.CDLL(LIBRARY)
         except OSError:
             raise RuntimeStop(f"the driver for NVIDIA's GPUs is not installed: there is no `{LIBRARY}`", "device") from None
-        status = self.library.cuInit(0)
+        status = self.call("cuInit", 0)
         count = ctypes.c_int()
-        if status or self.library.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        if status or self.call("cuDeviceGetCount", ctypes.byref(count)) or not count.value:
             raise RuntimeStop(f"there is no GPU{f': {self.reason(status)}' if status else ''}", "device")
         self.device = ctypes.c_int()
         self.check("cuDeviceGet", ctypes.byref(self.device), 0)
@@ -69,9 +106,26 @@ class Driver:
         self.check("cuDeviceGetAttribute", ctypes.byref(value), number, self.device)
         return value.value
 
+    def call(self, name: str, *args: Any) -> int:
+        """Call a function of the driver; gives the status. `called` keeps the name, for who tells of it."""
+        self.called = name
+        status: int = self.named(name)(*args)
+        return status
+
+    def named(self, name: str) -> Any:
+        """A function of the driver. Raises `RuntimeStop` if it has none of that name."""
+        try:
+            return getattr(self.library, name)
+        except AttributeError:
+            raise RuntimeStop(f"the driver for NVIDIA's GPUs has no `{name}`: it is too old", "device") from None
+
+    def address(self, name: str) -> int:
+        """Where a function of the driver begins, for who calls it natively."""
+        return ctypes.cast(self.named(name), ctypes.c_void_p).value or 0
+
     def check(self, name: str, *args: Any) -> None:
         """Call a function of the driver. Raises `RuntimeStop` if it fails."""
-        status = getattr(self.library, name)(*args)
+        status = self.call(name, *args)
         if status:
             raise RuntimeStop(f"`{name}` failed: {self.reason(status)}", "device")
 
@@ -84,35 +138,83 @@ class Driver:
 
     def enter(self) -> int:
         """Make the context that of the thread that calls; gives the status, which may be that of a kernel."""
-        status: int = self.library.cuCtxSetCurrent(self.context)
-        return status
+        return self.call("cuCtxSetCurrent", self.context)
 
     # ------------------------------------------------------------ memory
 
     def allocate(self, size: int) -> tuple[int, int]:
         """The address of managed memory, and the status."""
         address = ctypes.c_uint64()
-        status: int = self.library.cuMemAllocManaged(ctypes.byref(address), ctypes.c_size_t(size), _GLOBAL)
+        status = self.call("cuMemAllocManaged", ctypes.byref(address), ctypes.c_size_t(size), _GLOBAL)
+        return address.value, status
+
+    def allocate_there(self, size: int) -> tuple[int, int]:
+        """The address of memory of the GPU alone, and the status."""
+        address = ctypes.c_uint64()
+        status = self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value, status
+
+    def allocate_here(self, size: int) -> tuple[int, int]:
+        """The address of pinned memory of the host, and the status."""
+        address = ctypes.c_uint64()
+        status = self.call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), _MAPPED)
         return address.value, status
 
     def settle(self, address: int, size: int, on_gpu: bool) -> None:
-        """Say where pages of managed memory live, whoever touches them. That is advice: a driver that does not take it is no failure."""
+        """Say where pages of managed memory live, whoever touches them, and make them there, so that no kernel has to. That is advice: a
+        driver that does not take it is no failure, and who calls next is told of an earlier one.
+        """
         home = self.device if on_gpu else ctypes.c_int(_CPU)
-        self.library.cuMemAdvise(ctypes.c_uint64(address), ctypes.c_size_t(size), _PREFERRED, home)
+        place = ctypes.c_uint64(address), ctypes.c_size_t(size)
+        self.library.cuMemAdvise(*place, _PREFERRED, home)
+        if on_gpu and self.concurrent:
+            self.library.cuMemPrefetchAsync(*place, home, self.stream)
 
     def release(self, address: int) -> None:
         """Give memory back. That of a context in which a kernel failed is gone already."""
         self.library.cuMemFree_v2(ctypes.c_uint64(address))
 
     def copy(self, to: int, source: int, size: int) -> int:
-        """Copy managed memory, on the stream; gives the status."""
-        status: int = self.library.cuMemcpyAsync(ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.stream)
-        return status
+        """Copy from and to where the GPU is, on the stream; gives the status. So do the next two, from and to the host's own memory."""
+        return self.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.stream)
+
+    def fetch(self, here: int, there: int, size: int) -> int:
+        return self.call("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(here), ctypes.c_uint64(there), ctypes.c_size_t(size), self.stream)
+
+    def put(self, there: int, here: int, size: int) -> int:
+        return self.call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(there), ctypes.c_void_p(here), ctypes.c_size_t(size), self.stream)
 
     def wait(self) -> int:
         """Wait until all is done that was started; gives the status."""
-        status: int = self.library.cuStreamSynchronize(self.stream)
-        return status
+        return self.call("cuStreamSynchronize", self.stream)
+
+    # ------------------------------------------------------------ launches
+
+    def start(self, launch: Launch, params: Params) -> int:
+        """Start a function on the stream; gives the status."""
+        function, x, y, z, threads, shared = launch
+        return self.call("cuLaunchKernel", ctypes.c_void_p(function), x, y, z, threads, 1, 1, shared, self.stream, params, None)
+
+    def start_graph(self, executable: int) -> int:
+        """Start a graph on the stream; gives the status."""
+        return self.call("cuGraphLaunch", ctypes.c_void_p(executable), self.stream)
+
+    def graph(self, launches: Sequence[tuple[Launch, Params]]) -> tuple[int, list[int]]:
+        """A graph of launches, one after the other, as the driver starts it; and its nodes. Arguments are copied. Raises `RuntimeStop`."""
+        graph, executable, nodes = ctypes.c_void_p(), ctypes.c_void_p(), list[ctypes.c_void_p]()
+        self.check("cuGraphCreate", ctypes.byref(graph), 0)
+        for launch in launches:
+            node, before = ctypes.c_void_p(), ctypes.byref(nodes[-1]) if nodes else None
+            known = ctypes.byref(_node(*launch))
+            self.check("cuGraphAddKernelNode", ctypes.byref(node), graph, before, ctypes.c_size_t(len(nodes[-1:])), known)
+            nodes.append(node)
+        self.check("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0))
+        return executable.value or 0, [node.value or 0 for node in nodes]
+
+    def change(self, executable: int, node: int, launch: Launch, params: Params) -> int:
+        """Other arguments for a node, from the next start of its graph on; gives the status."""
+        known = ctypes.byref(_node(launch, params))
+        return self.call("cuGraphExecKernelNodeSetParams", ctypes.c_void_p(executable), ctypes.c_void_p(node), known)
 
     # ------------------------------------------------------------ functions
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def shared_out(work: Sequence[T], sizes: Sequence[int], do: Callable[[T], bytes]
     pipes: list[tuple[int, int]] = []  # process and what it writes to
     try:
         for part in parts[1:]:
-            pipes.append(_helper(part, work, do))
+            pipes.append(_helper(part, work, do, [pipe for _, pipe in pipes]))
         for k in parts[0]:
             done[k] = do(work[k])
     finally:
@@ -69,8 +69,10 @@ def _parts(sizes: Sequence[int]) -> list[list[int]]:
     return parts
 
 
-def _helper(part: list[int], work: Sequence[T], do: Callable[[T], bytes]) -> tuple[int, int]:
-    """A child that does a part; gives its number and the pipe to read from."""
+def _helper(part: list[int], work: Sequence[T], do: Callable[[T], bytes], others: Iterable[int]) -> tuple[int, int]:
+    """A child that does a part; gives its number and the pipe to read from. Nobody but the parent can read from a pipe, that of another
+    helper neither: so a helper whose parent is gone ends where it writes.
+    """
     reading, writing = os.pipe()
     process = os.fork()
     if process:
@@ -78,9 +80,11 @@ def _helper(part: list[int], work: Sequence[T], do: Callable[[T], bytes]) -> tup
         return process, reading
     status = 1
     try:  # nothing of the parent may run or be written here
+        for pipe in (reading, *others):
+            os.close(pipe)
         answer = pickle.dumps({k: do(work[k]) for k in part})
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(answer)
+        with os.fdopen(writing, "wb") as file:
+            file.write(answer)
         status = 0
     finally:
         os._exit(status)

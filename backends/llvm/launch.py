@@ -6,12 +6,11 @@ of the context, which gives the status.
 The launcher may leave a record of how the kernel is started for such extents, in the table of the context. Then `k.NAME` starts it
 itself, by the driver's function, and nothing of Python runs:
 
-    table    number of the last start | records, by the hash of a kernel's name
-    record   hash | number of its last start | status of it | alignment of addresses, less 1 | function that starts | stream
-             | extents | for each grid: function, blocks in x, y and z, threads of a block, bytes of shared memory
+    table    number of the last start | what `stretch.py` is about | records, by the hash of a kernel's name
+    record   hash | number of its last start | status of it, and which call gave it | alignment of addresses, less 1 | function that starts
+             | stream | extents | for each grid: function, blocks in x, y and z, threads of a block, bytes of shared memory
 
-A record that is for something else, or an address that is not aligned, leads to the launcher; so does a start that fails. Kernels that give
-a number to the host are always the launcher's: it waits for them.
+A record that is for something else, or an address that is not aligned, leads to the launcher; so does a start that fails.
 """
 
 from __future__ import annotations
@@ -19,57 +18,70 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from tlc.backends.context import offset
+from tlc.backends.llvm import stretch
 from tlc.backends.llvm.abi import kernel_symbol, parameter_types
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.grid import Grid, grids
-from tlc.tensor.kernel.ir import Buffer, Kernel, Var
+from tlc.tensor.kernel.ir import Buffer, Kernel, Let, Var, subexpressions
 
-RECORDS = 1024
+RECORDS = 1 << 16  # so many that two kernels rarely have one place; the pages of others are never touched
 HEAD = ("hash", "last", "status", "mask", "start", "stream")  # words of a record
 _GRID = 6  # words about a grid
 
 
 def table() -> ctypes.Array[ctypes.c_uint64]:
     """A table without records."""
-    return (ctypes.c_uint64 * (1 + RECORDS))()
+    return (ctypes.c_uint64 * (stretch.FIRST + RECORDS))()
 
 
 class Record:
-    """How a kernel is started for some extents: see the text of this module. It must live as long as its table."""
+    """How a kernel is started for some extents: see the text of this module. It must live as long as its table. `parts` are its grids."""
 
-    def __init__(self, kernel: Kernel, mask: int, start: int, stream: int, extents: Sequence[int], grids: Sequence[Sequence[int]]) -> None:
-        words = [_hash(kernel), 0, 0, mask, start, stream, *extents, *(word for grid in grids for word in grid)]
+    def __init__(self, kernel: Kernel, mask: int, start: int, stream: int, extents: Sequence[int], parts: Sequence[Sequence[int]]) -> None:
+        words = [_hash(kernel), 0, 0, mask, start, stream, *extents, *(word for part in parts for word in part)]
         self.words = (ctypes.c_uint64 * len(words))(*(word & (1 << 64) - 1 for word in words))
-        self.kernel = kernel
+        self.kernel, self.parts = kernel, parts
+        self.address = ctypes.addressof(self.words)
+        self.buffers = _buffers(kernel)
+        self.told = 1 + len(kernel.parameters)  # words of a launch in the log: this and the arguments
+        self.size = self.told + _count(kernel)  # and with its nodes
 
     @property
     def last(self) -> int:
         return self.words[HEAD.index("last")]
 
-    def take_status(self) -> int:
-        """The status of the last start; it is told once."""
+    def take_status(self) -> tuple[int, str]:
+        """The status of the last start, and the call of the driver that gave it; it is told once."""
         at = HEAD.index("status")
-        status, self.words[at] = self.words[at], 0
-        return status
+        word, self.words[at] = self.words[at], 0
+        return word & 0xFFFFFFFF, stretch.CALLS[word >> 32]
 
     def enter(self, table: ctypes.Array[ctypes.c_uint64]) -> None:
-        table[_place(self.kernel)] = ctypes.addressof(self.words)
+        table[_place(self.kernel)] = self.address
 
 
-def starts_itself(kernel: Kernel) -> bool:
-    """Whether a kernel may have a record."""
-    return all(b.shape for b in kernel.buffers)
+@cache
+def extent_places(kernel: Kernel) -> tuple[int, ...]:
+    """The positions of what a record of a kernel is for: the scalars that shapes and grids are made of. Others may change from launch to
+    launch.
+    """
+    sizes = [n for b in kernel.buffers for n in b.shape]
+    for part in grids(kernel):
+        sizes += [part.value] if isinstance(part, Let) else [loop.stop for loop in part.blocks]
+    used = {e.name for size in sizes for e in subexpressions(size) if isinstance(e, Var)}
+    return tuple(k for k, p in enumerate(kernel.parameters) if isinstance(p, Var) and p.elem is Elem.I64 and p.name in used)
 
 
-def extents_of(kernel: Kernel, words: ctypes.Array[ctypes.c_uint64]) -> tuple[int, ...]:
-    """What the record of a kernel is for, among the words of its arguments."""
-    return tuple(words[k] for k in _extents(kernel))
+def _buffers(kernel: Kernel) -> tuple[int, ...]:
+    return tuple(k for k, p in enumerate(kernel.parameters) if isinstance(p, Buffer))
 
 
-def _extents(kernel: Kernel) -> list[int]:
-    return [k for k, p in enumerate(kernel.parameters) if isinstance(p, Var) and p.elem is Elem.I64]
+def _count(kernel: Kernel) -> int:
+    """How many grids a kernel has."""
+    return sum(isinstance(part, Grid) for part in grids(kernel))
 
 
 def _hash(kernel: Kernel) -> int:
@@ -77,7 +89,7 @@ def _hash(kernel: Kernel) -> int:
 
 
 def _place(kernel: Kernel) -> int:
-    return 1 + _hash(kernel) % RECORDS
+    return stretch.FIRST + _hash(kernel) % RECORDS
 
 
 def print_launch(kernel: Kernel) -> str:
@@ -89,8 +101,8 @@ def print_launch(kernel: Kernel) -> str:
     params = ", ".join(["ptr %ctx", *(f"{t} %a{k}" for k, t in enumerate(types))])
     lines = [f"\ndefine i32 {kernel_symbol(kernel.name)}({params}) nounwind {{", "entry:"]
     lines.append(f"  %slots = alloca [{len(words) + len(types)} x i64], align 8")
-    if starts_itself(kernel):
-        lines.append(f"  %params = alloca [{len(types)} x ptr], align 8")
+    lines.append(f"  %params = alloca [{len(types)} x ptr], align 8")
+    lines.append(f"  %launch.node = alloca [{stretch.NODE} x i64], align 8")
     for k in range(len(words) + len(types)):
         lines.append(f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}")
     for k, word in enumerate(words):
@@ -102,8 +114,7 @@ def print_launch(kernel: Kernel) -> str:
             lines += [f"  %b{k} = zext {type} %a{k} to i64", f"  store i64 %b{k}, ptr {slot}"]
         else:
             lines.append(f"  store {type} %a{k}, ptr {slot}")
-    if starts_itself(kernel):
-        lines += _start(kernel, [f"%s{len(words) + k}" for k in range(len(types))])
+    lines += _start(kernel, [f"%s{len(words) + k}" for k in range(len(types))])
     lines += [
         f"  %launch.at = getelementptr i8, ptr %ctx, i64 {offset('launch')}",
         "  %launch = load ptr, ptr %launch.at",
@@ -136,7 +147,7 @@ def _start(kernel: Kernel, slots: Sequence[str]) -> list[str]:
 
     lines.append(f"  %other = xor i64 {word('hash', HEAD.index('hash'))}, {_signed(_hash(kernel))}")
     wrong = "%other"
-    for n, k in enumerate(_extents(kernel)):
+    for n, k in enumerate(extent_places(kernel)):
         lines.append(f"  %differs{n} = xor i64 %a{k}, {word(f'extent{n}', len(HEAD) + n)}")
         lines.append(f"  %wrong{n} = or i64 {wrong}, %differs{n}")
         wrong = f"%wrong{n}"
@@ -156,27 +167,20 @@ def _start(kernel: Kernel, slots: Sequence[str]) -> list[str]:
         "  store i64 %now, ptr %table",
         f"  %last.at = getelementptr i64, ptr %record, i64 {HEAD.index('last')}",
         "  store i64 %now, ptr %last.at",
+        f"  %status.at = getelementptr i64, ptr %record, i64 {HEAD.index('status')}",
     ]
     for k, slot in enumerate(slots):
         lines += [f"  %p{k} = getelementptr ptr, ptr %params, i64 {k}", f"  store ptr {slot}, ptr %p{k}"]
+    count, first_grid = _count(kernel), len(HEAD) + len(extent_places(kernel))
+    lines += stretch.follow(slots, _buffers(kernel), count, first_grid, _GRID)
     start, stream = word("start", HEAD.index("start"), "ptr"), word("stream", HEAD.index("stream"), "ptr")
-    count = sum(isinstance(g, Grid) for g in grids(kernel))
     for n in range(count):
-        first = len(HEAD) + len(_extents(kernel)) + n * _GRID
+        first = first_grid + n * _GRID
         x, y, z, threads, shared = (word(f"{what}{n}", first + 1 + m, "i32") for m, what in enumerate(("x", "y", "z", "threads", "shared")))
         args = [f"ptr {word(f'function{n}', first, 'ptr')}", *(f"i32 {v}" for v in (x, y, z, threads, "1", "1", shared))]
-        lines += [
-            f"  %said{n} = call i32 {start}({', '.join([*args, f'ptr {stream}', 'ptr %params', 'ptr null'])})",
-            f"  %well{n} = icmp eq i32 %said{n}, 0",
-            f"  br i1 %well{n}, label %{f'begun{n}'}, label %fails{n}",
-            f"fails{n}:",
-            f"  %code{n} = zext i32 %said{n} to i64",
-            f"  %status{n}.at = getelementptr i64, ptr %record, i64 {HEAD.index('status')}",
-            f"  store i64 %code{n}, ptr %status{n}.at",
-            "  br label %slow",
-            f"begun{n}:",
-        ]
-    return [*lines, "  ret i32 0", "slow:"]
+        call = f"{start}({', '.join([*args, f'ptr {stream}', 'ptr %params', 'ptr null'])})"
+        lines += stretch.checked(f"start{n}", stretch.LAUNCH, call)
+    return [*lines, *stretch.write_down(slots, count), "slow:"]
 
 
 def _signed(word: int) -> int:

@@ -3,7 +3,8 @@
 Memory. A buffer is preceded by a header of 64 bytes: a link and its size. Freed buffers wait in lists by size class (a hash of
 the exact size, so a list nearly always holds one size), most recent first. A step of training frees and allocates the same sizes
 again and again, so after the first one it asks the C library for nothing. When more than `SPARE` bytes and more than the
-program uses lie in the lists, they are given back before new memory is asked for. Where a device computes, the context says whom to ask.
+program uses lie in the lists, they are given back before new memory is asked for. Where a device computes, the context says whom to ask;
+and the lists are in order of addresses, so that a step which begins with the same buffers in use as another gets the same ones.
 
 A tape of reverse mode is a stack of 8-byte slots in chunks, themselves buffers. (A chunk may have been a tensor that a kernel of a device
 still reads: it is waited for.)
@@ -20,6 +21,7 @@ SPARE = 256 << 20
 CHUNK = 1 << 20
 LARGE = 4 << 20  # bytes of a buffer for which the kernel is asked for large pages: they miss the TLB less, and are faulted in faster
 HUGE_PAGES = 14  # MADV_HUGEPAGE of Linux; where it means nothing, nothing comes of it
+FAR = 512  # buffers of a list among which another one finds its place
 TICK = 100_000_000  # nanoseconds between calls of the progress service
 
 assert CLASSES == 1024
@@ -114,13 +116,33 @@ give:
 }
 
 define void @tlc.free(ptr %ctx, ptr %data) nounwind {
+entry:
   %block = getelementptr i8, ptr %data, i64 -64
   %size.at = getelementptr i8, ptr %block, i64 8
   %size = load i64, ptr %size.at
   %class = call ptr @tlc.class(ptr %ctx, i64 %size)
-  %first = load ptr, ptr %class
+  %allocate.at = getelementptr i8, ptr %ctx, i64 $allocate
+  %allocate = load ptr, ptr %allocate.at
+  %library = icmp eq ptr %allocate, null
+  br i1 %library, label %put, label %seek
+seek:
+  %link = phi ptr [%class, %entry], [%next, %further]
+  %passed = phi i64 [0, %entry], [%passed1, %further]
+  %next = load ptr, ptr %link
+  %end = icmp eq ptr %next, null
+  br i1 %end, label %put, label %look
+look:
+  %lower = icmp ult ptr %next, %block
+  br i1 %lower, label %further, label %put
+further:
+  %passed1 = add i64 %passed, 1
+  %far = icmp eq i64 %passed1, $FAR
+  br i1 %far, label %put, label %seek
+put:
+  %before = phi ptr [%class, %entry], [%link, %seek], [%link, %look], [%next, %further]
+  %first = load ptr, ptr %before
   store ptr %first, ptr %block
-  store ptr %block, ptr %class
+  store ptr %block, ptr %before
   %used.at = getelementptr i8, ptr %ctx, i64 $used
   %u0 = load i64, ptr %used.at
   %u1 = sub i64 %u0, %size
@@ -325,6 +347,7 @@ SUPPORT = Template(_TEXT).substitute(
     SPARE=SPARE,
     CHUNK=CHUNK,
     LARGE=LARGE,
+    FAR=FAR,
     HUGE_PAGES=HUGE_PAGES,
     TICK=TICK,
     tick_service=offset("services") + 8 * SERVICES.index("progress_tick"),

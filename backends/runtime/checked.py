@@ -39,6 +39,9 @@ class Checked:
         self.services = WorldServices()  # functions in kernels ask for none
         self.memory: dict[int, Any] = {}
 
+    def enter(self) -> None:
+        pass
+
     def allocate(self, size: int) -> int | None:
         try:
             room = ctypes.create_string_buffer(size + _ALIGNED)
@@ -51,8 +54,17 @@ class Checked:
     def release(self, address: int) -> None:
         del self.memory[address]
 
+    def read(self, places: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        return [ctypes.string_at(address, size) for address, size in places]
+
+    def write(self, address: int, data: memoryview) -> None:
+        ctypes.memmove(address, data.tobytes(), len(data))
+
     def notes(self) -> tuple[str, ...]:
         return ()
+
+    def mark(self) -> None:
+        pass
 
     def wait(self) -> None:
         pass

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from tlc.backends.context import FIELDS, SERVICES, Reason
-from tlc.backends.program import ENTRY, Device, Executable, Foreign, Tables
+from tlc.backends.program import ENTRY, Device, Executable, Extern, Foreign, Tables
 from tlc.backends.runtime.served import Memory, Served, Slots
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import NOWHERE
-from tlc.ssa.world import WAIT, RuntimeStop, Services, Stop
+from tlc.ssa.world import LOAD, MARK, WAIT, RuntimeStop, Services, Stop
 
 STACK = 256 << 20  # bytes of the stack that native code runs on
 MARGIN = 1 << 20  # of it, what services and kernels may need below the deepest frame
@@ -55,8 +55,10 @@ class Native:
         self.calls: Counter[str] = Counter()
         self.failure: BaseException | None = None
         self.device = executable.device
-        given = (executable.tables, services, _Process(self))
-        self.served = Served(*given) if self.device is None else _Waiting(*given, self.device)
+        if self.device is None:
+            self.served = Served(executable.tables, services, _Process(self))
+        else:
+            self.served = _Waiting(executable.tables, services, _Shared(self, self.device), self.device)
         self.callbacks: list[Any] = [_Service(self.guarded(name, getattr(self.served, name))) for name in SERVICES]
         for k, function in enumerate(self.callbacks):
             self.context.services[k] = ctypes.cast(function, ctypes.c_void_p).value
@@ -86,6 +88,7 @@ class Native:
 
     def run(self) -> None:
         """Run `main`. Raises `Stop` where the program stops itself, what a service raised, or `KeyboardInterrupt`."""
+        self.failure = None
         self.context.stack_bytes = STACK - MARGIN
         main = _Main(self.loaded.address(self.entry))
         status: list[int] = []
@@ -94,6 +97,9 @@ class Native:
 
         def body() -> None:
             try:
+                if not self.enter():
+                    status.append(1)
+                    return
                 status.append(main(ctypes.addressof(self.context)))
                 if self.context.workers:
                     _Void(self.loaded.address("tlc.disband"))(ctypes.addressof(self.context))
@@ -115,6 +121,15 @@ class Native:
             self.raise_reason()
         if self.device is not None:
             self.device.wait()
+
+    def enter(self) -> bool:
+        """Tell the device of this thread; gives whether it is well."""
+        try:
+            if self.device is not None:
+                self.device.enter()
+        except (Stop, RuntimeStop) as e:
+            self.failure = e
+        return self.failure is None
 
     def interrupt(self) -> None:
         """Ask native code to stop: its loops look at the flag, its recursive functions at the limit of the stack, and a service that waits
@@ -177,9 +192,25 @@ class _Waiting(Served):
         super().format(slots)
 
     def extern(self, slots: Slots) -> None:
-        self.device.wait()
-        if self.tables.externs[self.memory.word(slots.address)].name != WAIT:
-            super().extern(slots)
+        row = self.tables.externs[self.memory.word(slots.address)]
+        if row.name == MARK:
+            self.device.mark()
+        elif row.name == LOAD:
+            slots.take()
+            self.load(slots, row)
+        else:
+            self.device.wait()
+            if row.name != WAIT:
+                super().extern(slots)
+
+    def load(self, slots: Slots, row: Extern) -> None:
+        """Single elements: nothing else of the tensors moves."""
+        places = []
+        for tensor, result in zip(row.args[::2], row.results, strict=True):
+            address, *_, place = (slots.take() for _ in range(2 + tensor.rank))  # extents are between
+            places.append((address + place * result.elem.bytes, result.elem.bytes))
+        for cell in self.device.read(places):
+            slots.put(int.from_bytes(bytes(cell).ljust(8, b"\0"), "little", signed=True))
 
 
 class _Process:
@@ -201,8 +232,25 @@ class _Process:
         alloc = _Alloc(self.program.loaded.address("tlc.alloc"))
         address: int | None = alloc(ctypes.addressof(self.program.context), len(data))
         if address is not None and len(data):
-            memoryview((ctypes.c_ubyte * len(data)).from_address(address)).cast("B")[:] = data
+            self.fill(address, data)
         return address
+
+    def fill(self, address: int, data: memoryview) -> None:
+        memoryview((ctypes.c_ubyte * len(data)).from_address(address)).cast("B")[:] = data
+
+
+class _Shared(_Process):
+    """The same where buffers are a device's: it copies what is read and written, so that the rest stays where it is."""
+
+    def __init__(self, program: Native, device: Device) -> None:
+        super().__init__(program)
+        self.device = device
+
+    def read(self, address: int, size: int) -> memoryview:
+        return memoryview(self.device.read([(address, size)])[0]) if size else memoryview(b"")
+
+    def fill(self, address: int, data: memoryview) -> None:
+        self.device.write(address, data)
 
 
 class _Loaded(Protocol):

@@ -23,7 +23,7 @@ from tlc.frontend.check.signature import strip
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
 from tlc.frontend.source import Span
-from tlc.frontend.types import INTS, Elem, StructType, TensorType, TupleType, Type
+from tlc.frontend.types import INTS, STR, Elem, StructType, TensorType, TupleType, Type
 
 
 @dataclass
@@ -60,7 +60,8 @@ def subscript(body: Body, node: ast.Subscript) -> typed.Expr:
         return _tuple_item(base, base.type, node)
     type = base.type
     if not isinstance(type, TensorType | StructType) or not type.dims:
-        raise fail("E0307", f"`{type}` has no dimension to index", node.base.span)
+        help = "`io.encode` gives the bytes of a text, `io.decode` the text of bytes" if type == STR else ""
+        raise fail("E0307", f"`{type}` has no dimension to index", node.base.span, help=help)
     binds = Bindings()
     items = read_items(body, node, type, binds)
     if all(isinstance(i, At) for i in items):

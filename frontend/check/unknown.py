@@ -44,7 +44,8 @@ def unknown_function(body: Body, node: ast.Expr, path: list[str]) -> Failed:
     if isinstance(body.module.names.get(first), Poisoned):
         return Failed()
     if first in body.module.names:
-        return fail("E0403", f"`{first}` has no method `{last}`", node.span, help=habits.METHODS.get(last, ""))
+        help = habits.METHODS.get(last) or habits.FIELDS.get(last, "")
+        return fail("E0403", f"`{first}` has no method `{last}`", node.span, help=help)
     span = _leftmost(node)
     if first not in habits.PACKAGES and first not in modules.library_names():
         return unknown_name(body, first, span)

@@ -1,6 +1,6 @@
 """Programs on a GPU that is none: `cuda_stub.py` is the driver, which does what was started when somebody waits.
 
-So all is tested but the machine code: how arguments travel, grids, managed memory, copies, where the host waits, errors, what is kept.
+So all is tested but the machine code: how arguments travel, grids, memory, copies, graphs, where the host waits, errors, what is kept.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pytest
 from cuda_stub import Card
 from ssa_services import Recorder
 
-from tlc.backends.cuda import device, driver, ptx
+from tlc.backends.cuda import device, driver, ptx, stretches
 from tlc.backends.cuda.emit import emit
 from tlc.backends.runtime.native import Native
+from tlc.backends.runtime.services import WorldServices
 from tlc.driver import cli, pipeline, stage_texts
 from tlc.driver.options import Options
 from tlc.frontend.source import Source
@@ -99,20 +100,23 @@ fn main(n: i64 = 40) {
 class Made:
     """A program for the device, and what it says on the CPU."""
 
-    def __init__(self, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, host: str = "llvm") -> None:
+    def __init__(
+        self, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, host: str = "llvm", services: type[Recorder] = Recorder
+    ) -> None:
         program = pipeline.front(Source("prog.tl", text))
         flags = {f.name: f.default for f in program.flags if f.default is not None}
         options = Options(flags=flags, host=host)
-        self.expected = Recorder()
+        self.services, self.expected = services, services()
         Native(pipeline.build(program, options, {}), self.expected).run()
         self.program, self.options = program, replace(options, device="cuda")
         tensors = stage_texts.tensors_for_gpu(program, options)
+        self.kernels = tensors.kernels
         self.card = Card(tensors.kernels, tensors.module, folder)
         monkeypatch.setattr(driver, "LIBRARY", str(self.card.path))
         monkeypatch.setattr(ptx, "compile_unit", lambda unit, sm: [f"sm_{sm}" for _ in unit.functions])
 
     def run(self, **more: bool) -> tuple[Recorder, Native]:
-        services = Recorder()
+        services = self.services()
         native = Native(pipeline.build(self.program, replace(self.options, **more), {}), services)
         native.run()
         return services, native
@@ -136,9 +140,9 @@ def test_the_host_waits_for_what_it_reads(tmp_path: Path, monkeypatch: pytest.Mo
     made = Made(HOST, tmp_path, monkeypatch, host)
     services, native = made.run()
     assert services.lines == made.expected.lines and services.lines
-    assert made.card.waits < 20 < made.card.launches, "no wait for each element"
+    assert made.card.waits < 25 < made.card.launches, "no wait for each element"
     assert native.calls["launch"] < made.card.launches, "the host starts kernels itself"
-    monkeypatch.setattr(pipeline, "put_waits", lambda module: None)
+    monkeypatch.setattr(device.Gpu, "wait", lambda self: None)
     services, _ = made.run()
     assert services.lines != made.expected.lines, "the stub notices what is missing"
 
@@ -259,6 +263,174 @@ def test_other_extents_and_crooked_addresses(tmp_path: Path, monkeypatch: pytest
     assert made.card.copies > 1
 
 
+# copies, and a gradient whose tape has them: of rank 1 and 2, of bytes, words and double words
+COPIES = """
+fn far(x: f32[n, m], w: f32[3, m]) -> f32 {
+  var y = x
+  for l in 0..3 { y = for[i, j] sin(y[i, j]) * w[l, j] }
+  sum(for[i, j] y[i, j] * y[i, (j + 1) % m])
+}
+
+fn main(n: i64 = 40) {
+  let x = for[i < n, j < 30] f32(i * j % 7)
+  let w = for[l < 3, j < 30] f32(l + j % 3) / 3.0
+  var g = grad(far)(x, w)
+  var b = for[i < n] u8(i)
+  var c = for[i < n] f64(i)
+  for step in 0..5 {
+    let (d, e) = (b, c)
+    b[step] = 7
+    c[step] = 7.0
+    b = for[i] b[n - 1 - i] + d[i]
+    c = for[i] c[n - 1 - i] + e[i]
+    let h = grad(far)(x, w)
+    g = for[i, j] g[i, j] * 0.5 + h[i, j]
+  }
+  print(g[1], b, c, c[2])
+}
+"""
+
+
+def test_copies_stay_on_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `copy` is a kernel; single elements, and what is printed, are copied to the host, so that no page of a tensor moves."""
+    made = Made(COPIES, tmp_path, monkeypatch)
+    assert {"copy_1", "copy_4", "copy_8"} <= set(made.kernels)
+    services, _ = made.run()
+    assert services.lines == made.expected.lines and services.lines
+    assert made.card.fetched == 4 and made.card.prefetched > 4
+
+
+STEPS = """
+fn layer(x: f32[n, m], w: f32[m, m]) -> f32[n, m] = for[i, j] max(sum[k] x[i, k] * w[k, j], 0.1)
+
+fn loss(w: f32[3, 12, 12], x: f32[n, 12]) -> f32 {
+  var y = x
+  for l in 0..3 { y = layer(y, w[l]) }
+  mean(for[i] mean(for[j] (y[i, j] - 0.5) * (y[i, j] - 0.5)))
+}
+
+fn main(steps: i64 = 30, n: i64 = 17) {
+  var w = for[l < 3, i < 12, j < 12] f32((i * 5 + j * 3 + l) % 7 - 3) / 8.0
+  var m = for[l < 3, i < 12, j < 12] 0.0
+  let x = for[i < n, j < 12] f32((i * 3 + j) % 11) / 11.0
+  var total = 0.0
+  for step in 0..steps {
+    let (l, g) = value_and_grad(loss)(w, x)
+    m = for[l, i, j] m[l, i, j] * 0.9 + g[l, i, j]
+    let rate = 0.1 / f32(step + 1)
+    w = for[l, i, j] w[l, i, j] - rate * m[l, i, j]
+    total += l
+    ODD
+    if step % 10 == 9 { print(step, total, w[1, 2, 3]) }
+  }
+}
+"""
+EVEN = STEPS.replace("ODD", "")
+
+
+@pytest.mark.parametrize("host", pipeline.hosts())
+def test_a_step_is_a_few_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """The launches before and behind the loss; two of each, as the new weights are in another buffer than the old. The rate changes."""
+    made = Made(EVEN, tmp_path, monkeypatch, host)
+    services, native = made.run()
+    card = made.card
+    assert services.lines == made.expected.lines and services.lines
+    assert card.graphs == 4 and card.graph_launched > card.launches * 3 // 4 and card.launches == card.done
+    assert 20 < card.changes <= 30, "one launch of a step gets another rate"
+    assert native.calls["launch"] < 50, "Python starts what gives the loss"
+
+
+def test_a_stale_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If scalars are not told to it, the stub notices."""
+    made = Made(EVEN, tmp_path, monkeypatch)
+    made.card.set("stale_graphs", 1)
+    assert made.run()[0].lines != made.expected.lines
+
+
+@pytest.mark.parametrize("host", pipeline.hosts())
+def test_wrong_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Where other kernels come than those that are expected, what was held back is started before them."""
+    odd = """if step % 3 == 1 {
+      m = for[l, i, j] m[l, j, i] * f32(1 + step % 2)
+      w = for[l, i, j] w[l, i, j] * 0.75 + m[l, i, 11 - j]
+    }
+    if step % 7 == 5 { total += w[0, step % 5, 1] }"""
+    made = Made(STEPS.replace("ODD", odd), tmp_path, monkeypatch, host)
+    services, native = made.run()
+    card = made.card
+    assert services.lines == made.expected.lines and card.launches == card.done and card.graph_launches > 5
+    assert isinstance(native.device, device.Gpu) and any(s.wrong for s in native.device.stretches.graphs.values())
+
+
+def test_a_stretch_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "ROOM", 20)
+    made = Made(EVEN, tmp_path, monkeypatch)
+    services, _ = made.run()
+    assert services.lines == made.expected.lines and not made.card.graphs
+
+
+def test_not_every_stretch_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where graphs do not come, only some are, and so a graph is found later."""
+    for name, value in (("BORED", 0), ("PAUSE", 20), ("LOOK", 3)):
+        monkeypatch.setattr(stretches, name, value)
+    made = Made(EVEN, tmp_path, monkeypatch)
+    services, _ = made.run()
+    assert services.lines == made.expected.lines and 0 < made.card.graph_launched < made.card.launches * 3 // 4
+
+
+def test_no_room_for_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(EVEN, tmp_path, monkeypatch)
+    made.card.set("no_graphs", 1)
+    services, _ = made.run()
+    assert services.lines == made.expected.lines and not made.card.graph_launches
+
+
+@pytest.mark.parametrize("launch", [0, 7])
+def test_a_graph_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launch: int) -> None:
+    made = Made(EVEN, tmp_path, monkeypatch)
+    made.card.set("graph_refuses_at", launch)
+    with pytest.raises(Stop, match=r"failed on the GPU: another error .*, told by `cuGraphLaunch`"):
+        made.run()
+    assert made.card.graph_launches == launch + 1
+
+
+def test_a_kernel_of_a_graph_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(EVEN, tmp_path, monkeypatch)
+    made.card.set("fails_at", 400)
+    with pytest.raises(Stop) as caught:
+        made.run()
+    assert ILLEGAL in caught.value.message and "one of the kernels" in caught.value.message and made.card.graph_launches > 10
+    assert caught.value.message.endswith(", told by `cuStreamSynchronize`")
+
+
+def test_one_run_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is on a thread of its own, which has to have the context: in the second the host itself starts the first kernel."""
+    made = Made(EVEN, tmp_path, monkeypatch)
+    services, native = made.run()
+    native.run()
+    assert services.lines == 2 * made.expected.lines and made.card.launches == made.card.done
+
+
+class Files(Recorder):
+    def extern(self, name: str, args: list[object]) -> list[object]:
+        return list(WorldServices().extern(name, args))
+
+
+def test_what_is_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goes to the GPU by a copy, and back."""
+    path = tmp_path / "x.safetensors"
+    text = f"""use io
+fn main() {{
+  io.save(for[i < 9, j < 5] f32(i * j), "{path}")
+  let x = io.load("{path}", like = zeros(9, 5))
+  print(sum(for[i, j] x[i, j] * f32(j)), x)
+}}
+"""
+    made = Made(text, tmp_path, monkeypatch, services=Files)
+    services, _ = made.run()
+    assert services.lines == made.expected.lines and made.card.put and made.card.fetched > 1
+
+
 @pytest.mark.parametrize(("name", "value"), [("no_memory", 1), ("room", 1000)])
 def test_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
     """Also where the driver would take the host's memory for what does not fit."""
@@ -302,6 +474,13 @@ def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, valu
     with pytest.raises(RuntimeStop, match=why) as caught:
         made.run()
     assert caught.value.kind == "device"
+
+
+def test_an_old_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made("fn main() { print(sum[i < 9] f32(i)) }", tmp_path, monkeypatch)
+    monkeypatch.setattr(stretches, "SET_ARGUMENTS", "cuGraphOfTomorrow")
+    with pytest.raises(RuntimeStop, match="the driver for NVIDIA's GPUs has no `cuGraphOfTomorrow`: it is too old"):
+        made.run()
 
 
 def test_what_users_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

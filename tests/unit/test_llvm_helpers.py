@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -114,3 +116,18 @@ def test_where_other_threads_run_there_are_no_helpers() -> None:
     assert [len(part) for part in helpers._parts([5000] * 5)] == [2, 2, 1]
     assert helpers._parts([]) == [[]]
     assert helpers._parts([100]) == [[0]]
+
+
+ORPHANS = """
+import os
+from tlc.backends.llvm import helpers
+os.sched_getaffinity, helpers.PIECE = lambda _: {0, 1, 2}, 4000
+parent = os.getpid()
+helpers.shared_out("abc", [40_000] * 3, lambda _: os._exit(3) if os.getpid() == parent else bytes(1 << 20))
+"""
+
+
+def test_helpers_whose_parent_is_gone_end() -> None:
+    """Though nobody reads the megabyte that each has made: what they share with the parent is closed then."""
+    ended = subprocess.run([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False)
+    assert ended.returncode == 3
