@@ -36,7 +36,7 @@ from tlc.ssa.orders import order_of_product
 from tlc.tensor.derivative_point import NONE, Indices, Point, Root
 from tlc.tensor.derivative_rules import partial
 from tlc.tensor.extents import Key
-from tlc.tensor.factors import not_zero, one_if_zero, only_zero, others, square_of_zero
+from tlc.tensor.factors import KNOWN, others
 from tlc.tensor.region_form import RegionForm
 from tlc.tensor.scalar_code import loaded
 from tlc.tensor.solve import solve
@@ -182,10 +182,9 @@ class RegionAdjoint(RegionForm):
 
     def _prod(self, element: Value, given: Callable[[Point], Value]) -> Callable[[Point], Value]:
         """The product of the other elements."""
-        (zeros,) = self._again("sum", lambda p: one_if_zero(p.b, p.forward(element)), [I64])
-        known = [zeros]
-        for op, part in (("prod", not_zero), ("sum", only_zero), ("sum", square_of_zero)):
-            known += self._again(op, lambda p, part=part: part(p.b, p.forward(element)), [element.type])  # type: ignore[misc]
+        known: list[Value] = []
+        for op, of, type in KNOWN:
+            known += self._again(op, lambda p, of=of: of(p.b, p.forward(element)), [type or element.type])  # type: ignore[misc]
 
         def seed(p: Point) -> Value:
             here = [p.values[i] for i in self.outer]

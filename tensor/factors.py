@@ -16,8 +16,10 @@ Method: Newton's identities, by which power sums give elementary symmetric polyn
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tlc.ssa.builder import Builder
-from tlc.ssa.ir import I64, Value
+from tlc.ssa.ir import I64, Type, Value
 
 
 def is_zero(b: Builder, x: Value) -> Value:
@@ -44,10 +46,17 @@ def square_of_zero(b: Builder, x: Value) -> Value:
     return b.op("mul", zero, zero)
 
 
+# What `others` is told of all elements: how each is found, by a reduction of a part of every element; of what type, if not of theirs.
+KNOWN: tuple[tuple[str, Callable[[Builder, Value], Value], Type | None], ...] = (
+    ("sum", one_if_zero, I64),
+    ("prod", not_zero, None),
+    ("sum", only_zero, None),
+    ("sum", square_of_zero, None),
+)
+
+
 def others(b: Builder, x: Value, zeros: Value, rest: Value, total: Value, squares: Value) -> Value:
-    """The product of all elements but `x`, of what is known of all: how many are zero, the product of those that are not, and the sums
-    of `only_zero` and `square_of_zero`.
-    """
+    """The product of all elements but `x`, of what is `KNOWN` of all."""
     type = x.type
     nothing = b.const(0.0, type)
     count = b.op("sub", zeros, one_if_zero(b, x))

@@ -35,7 +35,7 @@ from tlc.ssa.rules import make_call
 from tlc.ssa.tape import tape_of
 from tlc.tensor.derivative_region import unknown_service
 from tlc.tensor.derivative_rules import At, partial
-from tlc.tensor.factors import not_zero, one_if_zero, only_zero, others, square_of_zero
+from tlc.tensor.factors import KNOWN, others
 
 SAME = ("index", "index_if", "reshape", "barrier")  # linear in their tensor, and computed from nothing else that is real
 
@@ -278,13 +278,13 @@ class _Forward:
 
     def _prod(self, b: Builder, instr: Instr) -> Value:
         """A sum of tangents, each times the product of the other elements."""
-        (zeros,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: one_if_zero(b, v))
-        (rest,) = self._again(b, instr, "prod", instr.attrs["order"], lambda b, v, _: not_zero(b, v))
-        (total,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: only_zero(b, v))
-        (squares,) = self._again(b, instr, "sum", "lanes", lambda b, v, _: square_of_zero(b, v))
+        known: list[Value] = []
+        for op, of, _ in KNOWN:
+            order = instr.attrs["order"] if op == "prod" else "lanes"
+            known += self._again(b, instr, op, order, lambda b, v, _, of=of: of(b, v))  # type: ignore[misc]
 
         def part(b: Builder, v: Value, _: Region) -> Value:
-            return b.op("mul", self._tangent(b, v), others(b, v, zeros, rest, total, squares))
+            return b.op("mul", self._tangent(b, v), others(b, v, *known))
 
         return self._again(b, instr, "sum", "lanes", part)[0]
 

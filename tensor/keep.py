@@ -2,8 +2,9 @@
 
 A value that the reverse needs may be kept, or computed again from others. Which are best kept is a minimum cut of the graph that has an
 edge from each value that is read to what is computed from it: between what cannot be computed again, which is the source, and what is
-needed, the sink. To cut a value costs its bytes (Ford and Fulkerson 1956; for derivatives: Chen et al. 2016; He and Yu 2023). Of all
-minimum cuts it is the one nearest to the sink, so nothing is computed again that saves nothing.
+needed, the sink. To cut a value costs its bytes, and one more if it only moves elements: who reads it may as well read what is moved (Ford
+and Fulkerson 1956; for derivatives: Chen et al. 2016; He and Yu 2023). Of all minimum cuts it is the one nearest to the sink, so nothing
+else is computed again that saves nothing.
 
     x = ..                        kept: x, m.   again: c = sub x, m;  y = mul c, 2
     m = sum of x                  (x alone would do, but sums over many elements are not computed again)
@@ -26,7 +27,7 @@ from tlc.ssa.components import reachable
 from tlc.ssa.ir import Block, Instr, Value
 from tlc.ssa.liveness import reads
 from tlc.tensor.extents import Extents
-from tlc.tensor.scalar_code import cost_of, is_scalar, loaded
+from tlc.tensor.scalar_code import cost_of, is_scalar, is_scalar_load, loaded
 
 CHEAP = 64  # additions for an element of a comprehension, up to which it may be computed again
 SHORT = 64  # terms of a sum of products, up to which it may be computed again
@@ -114,10 +115,12 @@ class _Cut:
 
 
 def _is_movement(instr: Instr) -> bool:
-    """Whether a comprehension only moves elements, which costs nothing in who reads them: rather than its result, what it moves is kept."""
+    """Whether a comprehension only moves elements, from places that follow from their indices (by those that are loaded, it gathers)."""
     if instr.op != "tabulate" or len(instr.regions[0].blocks) > 1:
         return False
-    return all(isinstance(v.owner, Instr) and v.owner.op == "index" for v in instr.regions[0].entry.terminator.operands)
+    entry = instr.regions[0].entry
+    loads = {i.result for i in entry.instrs if is_scalar_load(i)}
+    return loads == set(entry.terminator.operands) and all(i.op != "index_if" for i in entry.instrs)
 
 
 def _saturate(graph: Graph) -> None:
