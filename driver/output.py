@@ -55,7 +55,9 @@ def prepare() -> None:
 
 
 def _remade(stream: TextIO | None, number: int, raw: type[io.FileIO]) -> TextIO:
-    """A stream over `raw` that encodes and buffers as `stream` does."""
+    """A stream over `raw` that encodes as `stream` does. A line is written when it is whole, also to a pipe or a file: who follows a long
+    run sees how far it is, and what was said is not lost when the run is killed.
+    """
     if stream is None:
         # the descriptor is closed: no file may get it, and writes are to fail as on a closed one, so it cannot be written
         _put(os.open(os.devnull, os.O_RDONLY), number)
@@ -68,7 +70,7 @@ def _remade(stream: TextIO | None, number: int, raw: type[io.FileIO]) -> TextIO:
         file if unbuffered else io.BufferedWriter(file),
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
+        line_buffering=True,
         write_through=stream.write_through,
     )
 

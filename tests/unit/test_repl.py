@@ -457,14 +457,17 @@ def test_a_fault_of_the_compiler_saves_the_session(
 
 
 def test_ctrl_c_ends_a_session_without_a_terminal() -> None:
+    """What it has said comes through the pipe while it runs, however Python is told to buffer."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tlc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tlc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         process.stdin.write('print("go"); var i = 0; while true { i += 1 }\nprint("never")\n')
         process.stdin.close()
+        assert select.select([process.stdout], [], [], 60)[0], "nothing comes"
         assert process.stdout.readline() == "go\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
