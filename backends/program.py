@@ -1,4 +1,4 @@
-"""A program on its way to running: LLVM text, then machine code, each with the tables that its numbers refer to.
+"""A program on its way to running: machine code, with the tables that its numbers refer to.
 
 All is plain data, so that an executable can be kept on disk; and importing it costs little, for a warm start needs no compiler.
 """
@@ -78,15 +78,6 @@ class Tables:
 
     def string(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program as LLVM text. `kernels` do not call the host; the others stand in `host`."""
-
-    host: str
-    kernels: str
-    tables: Tables
 
 
 class Device(Protocol):

@@ -54,7 +54,9 @@ def entry() -> None:
     gc.freeze()  # what is loaded stays; and a compiler makes much that lives long, so looking for what does not, seldom, pays
     gc.set_threshold(100_000, 20, 50)
     output.prepare()
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    gc.freeze()  # at its end Python looks at everything once more, and all goes anyway
+    sys.exit(status)
 
 
 def main(argv: Sequence[str]) -> int:

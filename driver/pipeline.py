@@ -12,7 +12,9 @@ from typing import Any
 
 from tlc.backends import cpu
 from tlc.backends.llvm import host as llvm
-from tlc.backends.program import Device, Executable, Store
+from tlc.backends.llvm.ahead import Ahead
+from tlc.backends.llvm.timing import DECLARE_CLOCK
+from tlc.backends.program import Device, Executable, Store, Tables
 from tlc.driver.options import Options
 from tlc.driver.specialize import specialize
 from tlc.driver.tuned import choices
@@ -38,6 +40,7 @@ from tlc.tensor.flatten import flatten
 from tlc.tensor.footprint_text import print_planned
 from tlc.tensor.graph.text import print_graphs
 from tlc.tensor.kernel.emulate import emulated
+from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.text import print_kernels
 from tlc.tensor.lower import Tensors
 from tlc.tensor.lower import lower as lower_tensors
@@ -47,6 +50,7 @@ from tlc.tensor.schedule import Target
 from tlc.tensor.waits import put_waits
 
 Stage = tuple[str, Callable[[], str], Any]  # its name, its text, its value
+Made = Callable[[Kernel], None]
 
 
 def front(source: Source) -> Program:
@@ -54,8 +58,8 @@ def front(source: Source) -> Program:
     return check(parse(source))
 
 
-def middle(program: Program, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
-    """typed AST -> SSA -> host SSA and kernels -> what a backend makes of them."""
+def middle(program: Program, options: Options, watch: Watch = NOBODY, made: Made | None = None) -> Iterator[Stage]:
+    """typed AST -> SSA -> host SSA and kernels -> what a backend makes of them. `made` is told of kernels as soon as they are there."""
     with watch.stage("ssa"):
         module = lower(program)
     if options.strict:
@@ -69,10 +73,10 @@ def middle(program: Program, options: Options, watch: Watch = NOBODY) -> Iterato
     if options.verify:
         verify(module)
     yield "ssa", lambda: print_module(module), module
-    yield from optimized(module, options, watch)
+    yield from optimized(module, options, watch, made)
 
 
-def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterator[Stage]:
+def optimized(module: Module, options: Options, watch: Watch = NOBODY, made: Made | None = None) -> Iterator[Stage]:
     """SSA, specialized to a run -> better SSA -> host SSA and kernels."""
 
     def step(stage: Callable[[Module], object]) -> None:
@@ -106,7 +110,7 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY) -> Iterat
     step(accumulate)  # behind all that makes loops and sums simple
     yield "opt", lambda: print_module(module), module
     with watch.stage("kernels"):
-        tensors = lower_tensors(module, target(options), watch.decisions, choices(options.tuned))
+        tensors = lower_tensors(module, target(options), watch.decisions, choices(options.tuned), made)
         watch.chosen(tensors.choices)
     yield "graph", lambda: print_graphs(tensors.graphs), tensors
     yield "kernels", lambda: print_kernels(tensors.kernels), tensors
@@ -144,10 +148,13 @@ def backends(tensors: Tensors, options: Options, watch: Watch = NOBODY) -> Itera
     yield "llvm", lambda: llvm.emit_llvm(module, kernels, options.host), tensors
 
 
-def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:
-    """Host SSA with buffers, and its kernels, as machine code; objects that `store` has are not compiled again."""
+def machine_code(tensors: Tensors, options: Options, store: Store, watch: Watch = NOBODY, begun: Ahead | None = None) -> Executable:
+    """Host SSA with buffers, and its kernels, as machine code; objects that `store` has are not compiled again. `begun` has some of the
+    kernels already.
+    """
     found = device(tensors, options, watch)
-    return replace(host_code(tensors, options, store, watch), device=found)
+    with begun or ahead(tensors.module, options, store) as kernels:
+        return replace(host_code(tensors, kernels, options, store, watch), device=found)
 
 
 def device(tensors: Tensors, options: Options, watch: Watch) -> Device | None:
@@ -164,16 +171,29 @@ def device(tensors: Tensors, options: Options, watch: Watch) -> Device | None:
     return None
 
 
-def host_code(tensors: Tensors, options: Options, store: Store, watch: Watch) -> Executable:
-    """What runs on the CPU: host functions and kernels. (Kernels for a GPU are calls of its driver.)"""
+def ahead(module: Module, options: Options, store: Store) -> Ahead:
+    """What compiles kernels on other cores, and what a program with kernels needs."""
+    others = []
     if options.host == "x86":
         from tlc.backends.x86 import build as own
 
-        return own.build(tensors.module, tensors.kernels, store, options.registers, options.verify, watch, options.timed)
+        others = [own.support]
+    return Ahead(store, others, *((llvm.definition(module), DECLARE_CLOCK) if options.timed else ()))
+
+
+def host_code(tensors: Tensors, ahead: Ahead, options: Options, store: Store, watch: Watch) -> Executable:
+    """What runs on the CPU: host functions and kernels. (Kernels for a GPU are calls of its driver.)"""
+    module, kernels = tensors.module, tensors.kernels
+    if options.host == "x86":
+        from tlc.backends.x86 import build as own
+
+        return own.build(module, kernels, ahead, store, options.registers, options.verify, watch, options.timed)
     from tlc.backends.llvm import jit  # loads LLVM
 
     with watch.stage("llvm"):
-        return jit.build(llvm.emit(tensors.module, tensors.kernels, options.timed), store)
+        tables = Tables()
+        host = jit.compile_objects([(llvm.print_host(module, kernels, tables, options.timed), jit.Level.HOST)], store)
+        return Executable({**host, **ahead.objects(llvm.alone(module, kernels))}, tables)
 
 
 def own_text(tensors: Tensors, options: Options, watch: Watch, allocated: bool) -> str:
@@ -191,8 +211,14 @@ def hosts() -> tuple[str, ...]:
 
 
 def build(program: Program, options: Options, store: Store, watch: Watch = NOBODY) -> Executable:
-    """`main` and what it needs as machine code."""
-    return machine_code(next(value for name, _, value in middle(program, options, watch) if name == "memory"), options, store, watch)
+    """`main` and what it needs as machine code. Kernels for the CPU are compiled while the rest is made."""
+    with ahead(Module(), options, store) as kernels:
+        for name, _, value in middle(program, options, watch, kernels.add if options.device == "cpu" else None):
+            if name == "kernels":
+                kernels.share()
+            if name == "memory":
+                return machine_code(value, options, store, watch, kernels)
+    raise AssertionError("no program is without a memory plan")
 
 
 def interpret(program: Program, options: Options, services: Services) -> None:

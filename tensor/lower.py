@@ -11,7 +11,7 @@ added to the module and lowered too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tlc.frontend.diagnostics import InternalError
@@ -62,9 +62,12 @@ def lower(
     target: Target = Target(),  # noqa: B008 (immutable)
     decisions: list[Decision] | None = None,
     choices: Choices = ByRule(),  # noqa: B008 (has no state)
+    made: Callable[[Kernel], None] | None = None,
 ) -> Tensors:
-    """Replace the tensor instructions of every function; the module is changed in place. What fusion decided is added to `decisions`."""
-    state = _Lowering(module, target, decisions, choices)
+    """Replace the tensor instructions of every function; the module is changed in place. What fusion decided is added to `decisions`.
+    `made` is called with each kernel that applies no function, as soon as it is there.
+    """
+    state = _Lowering(module, target, decisions, choices, made)
     done: set[str] = set()
     while rest := [f for name, f in module.functions.items() if name not in done]:
         for f in rest:
@@ -83,11 +86,19 @@ def _drop_barriers(function: Function) -> None:
 
 
 class _Lowering:
-    def __init__(self, module: Module, target: Target, decisions: list[Decision] | None, choices: Choices) -> None:
+    def __init__(
+        self,
+        module: Module,
+        target: Target,
+        decisions: list[Decision] | None,
+        choices: Choices,
+        made: Callable[[Kernel], None] | None,
+    ) -> None:
         self.module = module
         self.target = target
         self.decisions = decisions
         self.choices = choices
+        self.made = made
         self.kernels: dict[str, Kernel] = {}
         self.names: dict[Kernel, str] = {}  # kernels without their names
         self.places: dict[str, dict[Span, None]] = {}
@@ -138,6 +149,8 @@ class _Lowering:
             self.names[nameless] = name
             self.kernels[name] = kernel
             self.works[name] = work
+            if self.made is not None and not applied(kernel):
+                self.made(kernel)
             if choice := turned(scheduled.asked):
                 self.chosen[name] = choice
         self.places.setdefault(self.names[nameless], {}).update({s: None for n in nodes_of(work) for s in (*n.joined, n.span)})

@@ -1,101 +1,143 @@
-"""LLVM work on several cores: forked helpers compile a part of the texts and hand the machine code back through pipes.
+"""Work on several cores: forked helpers take jobs from queues, beside this process, and hand what they made back through pipes.
 
 llvmlite lets only one thread into LLVM at a time, so threads gain nothing; a forked child has everything loaded and costs a few
-milliseconds. Texts of kernels are cut into pieces of about `PIECE` characters, for which LLVM takes 0.1 to 0.2 seconds: the cut depends
-on the text alone, so the pieces are the same on every machine, and the cache finds them again. They go to the helpers by size,
-the largest first.
+milliseconds. It knows the jobs that were there when it was forked, so jobs that come one by one go to helpers in batches: a batch
+waits until a helper is free, that is, until the last one has ended. A queue is a pipe with the numbers of the jobs of a batch, the
+costly first: whoever is free reads the next one, this process too when it comes for the results.
 
-A helper that dies, for whatever reason, has done nothing: what did not come back is compiled here. There are no helpers where other
+A helper that dies, for whatever reason, has done nothing: what did not come back is done here. There are no helpers where other
 threads of Python run, as a fork copies what they hold, nor where there is only one core or little to do.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import select
+import signal
+import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-PIECE = 100_000  # characters of LLVM text
 MOST = 4  # processes, this one included
-CLOCK = "@tlc.clock("
+WORTH = 0.05  # seconds of work for which a helper is started
+_NUMBER = struct.Struct("=H")  # of a job, in a queue; a pipe gives as many bytes as are asked for, if it has them
+_ROOM = 1 << 14  # jobs: a pipe holds their numbers before anybody reads
 
 
-def pieces(text: str) -> Iterator[str]:
-    """A text of kernels, cut behind kernels into pieces that are not small. A kernel is its internal parts and then a function that is
-    not. Kernels that count their time (`backends/llvm/timing.py`) call each other, so they stay together.
-    """
-    begin = at = 0
-    whole = CLOCK in text
-    while not whole and (define := text.find("\ndefine i32 ", at)) >= 0:
-        at = text.index("\n}\n", define) + 3
-        if at - begin >= PIECE and len(text) - at >= PIECE // 2:
-            yield text[begin:at]
-            begin = at
-    yield text[begin:]
+@dataclass
+class Work(Generic[T]):
+    """Jobs, and the helpers that do them. As a context it leaves no helper behind where an error comes before `results`."""
 
+    jobs: list[Callable[[], T]] = field(default_factory=list)
+    waiting: dict[int, float] = field(default_factory=dict)  # the next batch: the numbers of jobs, and what they cost
+    done: dict[int, T] = field(default_factory=dict)
+    queues: list[int] = field(default_factory=list)  # what jobs are read from
+    helpers: list[tuple[int, int]] = field(default_factory=list)  # process, and what it writes to
 
-def shared_out(work: Sequence[T], sizes: Sequence[int], do: Callable[[T], bytes]) -> list[bytes]:
-    """`do` of everything, in order, by this process and its helpers."""
-    parts = _parts(sizes)
-    done: dict[int, bytes] = {}
-    pipes: list[tuple[int, int]] = []  # process and what it writes to
-    try:
-        for part in parts[1:]:
-            pipes.append(_helper(part, work, do, [pipe for _, pipe in pipes]))
-        for k in parts[0]:
-            done[k] = do(work[k])
-    finally:
-        for process, pipe in pipes:
-            done |= _answer(pipe)
-            os.waitpid(process, 0)
-    return [done[k] if k in done else do(w) for k, w in enumerate(work)]
+    def add(self, job: Callable[[], T], cost: float) -> None:
+        """A job that takes about `cost` seconds. A helper may begin at once."""
+        self.waiting[len(self.jobs)] = cost
+        self.jobs.append(job)
+        if sum(self.waiting.values()) >= WORTH and self._busy() < _spare():
+            self._start(1)
 
+    def share(self, here: int = 0) -> None:
+        """Nothing more comes for a while: what waits goes to helpers, but for so many jobs that are left to this process."""
+        self._start(min(_spare(), len(self.waiting) - here, int(sum(self.waiting.values()) / WORTH)))
 
-def _parts(sizes: Sequence[int]) -> list[list[int]]:
-    """Who does what: this process first. Sizes are in characters."""
-    count = min(len(os.sched_getaffinity(0)), MOST, len(sizes), sum(sizes) // PIECE)
-    if count < 2 or threading.active_count() > 1 or not hasattr(os, "fork"):
-        return [list(range(len(sizes)))]
-    parts: list[list[int]] = [[] for _ in range(count)]
-    loads = [0] * count
-    for k in sorted(range(len(sizes)), key=lambda k: -sizes[k]):
-        least = loads.index(min(loads))
-        parts[least].append(k)
-        loads[least] += sizes[k]
-    return parts
+    def results(self) -> list[T]:
+        """What the jobs gave, in their order: this process joins in."""
+        with self:
+            self.share(here=1)
+            for k in self._taken():
+                self.done[k] = self.jobs[k]()
+            for _, pipe in self.helpers:
+                self.done |= _answer(pipe)
+        return [self.done[k] if k in self.done else job() for k, job in enumerate(self.jobs)]
 
+    def __enter__(self) -> Work[T]:
+        return self
 
-def _helper(part: list[int], work: Sequence[T], do: Callable[[T], bytes], others: Iterable[int]) -> tuple[int, int]:
-    """A child that does a part; gives its number and the pipe to read from. Nobody but the parent can read from a pipe, that of another
-    helper neither: so a helper whose parent is gone ends where it writes.
-    """
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(writing)
-        return process, reading
-    status = 1
-    try:  # nothing of the parent may run or be written here
-        for pipe in (reading, *others):
+    def __exit__(self, *_: object) -> None:
+        for process, pipe in self.helpers:
             os.close(pipe)
-        answer = pickle.dumps({k: do(work[k]) for k in part})
-        with os.fdopen(writing, "wb") as file:
-            file.write(answer)
-        status = 0
-    finally:
-        os._exit(status)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        for queue in self.queues:
+            os.close(queue)
+        self.helpers, self.queues = [], []
+
+    def _busy(self) -> int:
+        """Helpers that have not answered."""
+        pipes = [pipe for _, pipe in self.helpers]
+        return len(pipes) - len(select.select(pipes, [], [], 0)[0])
+
+    def _start(self, count: int) -> None:
+        """Give the batch to so many new helpers, which read from the older queues as well."""
+        if count <= 0 or len(self.waiting) > _ROOM:
+            return
+        queue, writing = os.pipe()
+        order = sorted(self.waiting, key=lambda k: -self.waiting[k])
+        os.write(writing, b"".join(map(_NUMBER.pack, order)))
+        os.close(writing)
+        self.queues.append(queue)
+        self.waiting = {}
+        spare = _spare()
+        for _ in range(count):
+            self.helpers.append(self._helper(spare))
+
+    def _taken(self) -> Iterator[int]:
+        """Jobs from the queues, the newest first, until they are empty."""
+        for queue in reversed(self.queues):
+            while number := os.read(queue, _NUMBER.size):
+                yield _NUMBER.unpack(number)[0]
+
+    def _helper(self, spare: int) -> tuple[int, int]:
+        """A child that does jobs; gives its number and the pipe to read from. Nobody but the parent can read from a pipe, that of another
+        helper neither: so a helper whose parent is gone ends where it writes.
+        """
+        reading, writing = os.pipe()
+        process = os.fork()
+        if process:
+            os.close(writing)
+            return process, reading
+        status = 1
+        try:  # nothing of the parent may run or be written here
+            gc.disable()  # to look at all that the parent has made would copy it
+            others = [pipe for _, pipe in self.helpers]
+            if len(others) >= spare:
+                select.select([others[-spare]], [], [])  # until that helper has answered: there are not more at work than cores
+            for pipe in (reading, *others):
+                os.close(pipe)
+            answer = pickle.dumps({k: self.jobs[k]() for k in self._taken()})
+            with os.fdopen(writing, "wb") as file:
+                file.write(answer)
+            status = 0
+        finally:
+            os._exit(status)
 
 
-def _answer(pipe: int) -> dict[int, bytes]:
+def _spare() -> int:
+    """How many helpers there may be at once: none where a fork could harm, else one for each core but the one of this process."""
+    if threading.active_count() > 1 or not hasattr(os, "fork"):
+        return 0
+    return min(len(os.sched_getaffinity(0)), MOST) - 1
+
+
+def _answer(pipe: int) -> dict[int, Any]:
     """What a helper has done; nothing if it died."""
-    with os.fdopen(pipe, "rb") as file:
+    with os.fdopen(os.dup(pipe), "rb") as file:
         data = file.read()
     try:
-        answer: dict[int, bytes] = pickle.loads(data)
+        answer: dict[int, Any] = pickle.loads(data)
     except Exception:
         return {}
     return answer

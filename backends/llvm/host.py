@@ -5,7 +5,7 @@ What native code cannot carry with it (texts of messages, templates, names) is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tlc.backends.context import offset
 from tlc.backends.llvm.abi import c_param, c_result, function_symbol, kernel_declaration, result_type
@@ -13,7 +13,7 @@ from tlc.backends.llvm.function import print_function
 from tlc.backends.llvm.kernel import print_kernel
 from tlc.backends.llvm.support import INTERNAL_SUPPORT, SUPPORT
 from tlc.backends.llvm.timing import DECLARE_CLOCK, print_timed
-from tlc.backends.program import ENTRY, Foreign, Program, Tables
+from tlc.backends.program import ENTRY, Foreign, Tables
 from tlc.frontend.diagnostics import InternalError
 from tlc.opt.polls import polled
 from tlc.ssa.calls import reached, recursive
@@ -25,80 +25,68 @@ from tlc.tensor.kernel.ir import Kernel
 _LONG = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n'
 
 
-def emit(module: Module, kernels: Mapping[str, Kernel], timed: bool = False) -> Program:
-    """Print a module and its kernels, which count their time if `timed`. `main` takes no parameters: its flags are constants by now."""
-    tables = Tables()
-    functions = list(module.functions.values())
-    runs, define = _runs(functions), _definition(module, timed)
-    text = [SUPPORT, *_printed(functions, runs, module, kernels, tables, define)]
-    if timed:
-        text.append(DECLARE_CLOCK)
+def print_host(module: Module, kernels: Mapping[str, Kernel], tables: Tables, timed: bool = False) -> str:
+    """A module's functions, the kernels that apply functions, and the entry; what these refer to becomes rows of `tables`. `main` takes
+    no parameters: its flags are constants by now. Kernels count their time if `timed`.
+    """
+    text = [SUPPORT, *_printed(list(module.functions.values()), module, kernels, tables, timed)]
     if "main" in module.functions:
         text.append(_entry(module.functions["main"]))
-    host = "\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG])
-    return Program(host, _kernels_alone(runs, kernels, define, timed), tables)
+    return "\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG])
 
 
-def emit_kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables, timed: bool = False) -> Program:
-    """Print the kernels of a module whose functions another backend compiles. Those that kernels apply come along, with what they
-    call: so no code of LLVM calls code of that backend. `host` is empty if no kernel applies a function.
+def print_applied(module: Module, kernels: Mapping[str, Kernel], tables: Tables, timed: bool = False) -> str:
+    """The kernels that apply functions, and those, of a module whose functions another backend compiles: they come along with what they
+    call, so no code of LLVM calls code of that backend. Empty if no kernel applies a function.
     """
-    runs, define = _runs(list(module.functions.values())), _definition(module, timed)
-    needed = reached(module, [name for run in runs for name in applied(kernels[run])])
+    needed = reached(module, [name for run in _runs(module) for name in applied(kernels[run])])
     functions = [f for f in module.functions.values() if f.name in needed]
-    alone = _kernels_alone(runs, kernels, define, timed)
     if not functions:
-        return Program("", alone, tables)
-    text = [INTERNAL_SUPPORT, *_printed(functions, runs, module, kernels, tables, define)]
-    if timed:
-        text.append(DECLARE_CLOCK)
-    return Program("\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG]), alone, tables)
+        return ""
+    text = [INTERNAL_SUPPORT, *_printed(functions, module, kernels, tables, timed)]
+    return "\n".join([*text, *map(_foreign_declaration, tables.foreign), _LONG])
 
 
 def _printed(
-    functions: list[Function],
-    runs: Iterable[str],
-    module: Module,
-    kernels: Mapping[str, Kernel],
-    tables: Tables,
-    define: Callable[[Kernel], str],
+    functions: list[Function], module: Module, kernels: Mapping[str, Kernel], tables: Tables, timed: bool
 ) -> Iterator[str]:
     """Functions, the kernels that apply functions, and declarations of the others that are run."""
-    for name in runs:
+    define = definition(module) if timed else print_kernel
+    for name in _runs(module):
         yield define(kernels[name]) if applied(kernels[name]) else kernel_declaration(kernels[name])
     again, polls = recursive(module), polled(module)
     for f in functions:
         yield print_function(f, kernels, tables, f.name in again, polls[f.name])
+    if timed:
+        yield DECLARE_CLOCK
 
 
-def _kernels_alone(runs: Iterable[str], kernels: Mapping[str, Kernel], define: Callable[[Kernel], str], timed: bool) -> str:
-    """The kernels that call nothing."""
-    texts = [define(kernels[name]) for name in runs if not applied(kernels[name])]
-    return "\n".join([*texts, DECLARE_CLOCK] if timed and texts else texts)
+def alone(module: Module, kernels: Mapping[str, Kernel]) -> list[Kernel]:
+    """The kernels that are run and call nothing, in order of appearance."""
+    return [kernels[name] for name in _runs(module) if not applied(kernels[name])]
 
 
-def _definition(module: Module, timed: bool) -> Callable[[Kernel], str]:
-    """How a kernel is printed."""
-    if not timed:
-        return print_kernel
+def definition(module: Module) -> Callable[[Kernel], str]:
+    """How a kernel is printed that counts its time."""
     numbers = {name: k for k, name in enumerate(timed_kernels(module))}
     return lambda kernel: print_timed(kernel, numbers[kernel.name])
 
 
 def timed_kernels(module: Module) -> list[str]:
     """The kernels of a module in the order of their rows in the table of a timed run."""
-    return _runs(module.functions.values())
+    return _runs(module)
 
 
-def _runs(functions: Iterable[Function]) -> list[str]:
+def _runs(module: Module) -> list[str]:
     """Names of the kernels that functions run, in order of appearance."""
-    return list(dict.fromkeys(str(i.attrs["kernel"]) for f in functions for i in walk(f.body) if i.op == "run"))
+    return list(dict.fromkeys(str(i.attrs["kernel"]) for f in module.functions.values() for i in walk(f.body) if i.op == "run"))
 
 
 def emit_llvm(module: Module, kernels: Mapping[str, Kernel], host: str = "llvm") -> str:
     """All the text that LLVM gets, for people: kernels, and functions where this is the host."""
-    program = emit(module, kernels) if host == "llvm" else emit_kernels(module, kernels, Tables())
-    return f"; ---------------- kernels\n\n{program.kernels}\n; ---------------- host\n{program.host}"
+    rest = print_host if host == "llvm" else print_applied
+    texts = "\n".join(map(print_kernel, alone(module, kernels)))
+    return f"; ---------------- kernels\n\n{texts}\n; ---------------- host\n{rest(module, kernels, Tables())}"
 
 
 def _foreign_declaration(f: Foreign) -> str:

@@ -16,13 +16,13 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from tlc.backends.program import Executable, Foreign, Program, Store
+from tlc.backends.program import Foreign, Store
 from tlc.frontend.foreign import address as foreign_address
 
 
@@ -33,7 +33,8 @@ class Level(Enum):
     HOST = "host"  # the standard pipeline at O2
 
 
-_SHARES = "@tlc.parallel("  # what shares its work among threads calls this
+SHARES = "@tlc.parallel("  # what shares its work among threads calls this
+_COST = {Level.KERNEL: 1e-6, Level.HOST: 3e-6}  # about how many seconds LLVM takes for a character
 
 _memory: dict[str, bytes] = {}  # of this process
 
@@ -68,34 +69,30 @@ def target() -> Any:
     )
 
 
-def build(program: Program, store: Store = _memory) -> Executable:
-    """A whole program as machine code."""
-    return Executable(compile_objects([(program.kernels, Level.KERNEL), (program.host, Level.HOST)], store), program.tables)
-
-
 def compile_objects(texts: Sequence[tuple[str, Level]], store: Store = _memory) -> dict[str, bytes]:
     """Machine code of texts that are linked with each other, under their keys; with the pool of threads, if one of them uses it."""
-    from tlc.backends.llvm.helpers import pieces, shared_out  # a start that finds its machine code does without
+    from tlc.backends.llvm.helpers import Work  # a start that finds its machine code does without
     from tlc.backends.llvm.pool import POOL
 
-    more = [(POOL, Level.KERNEL)] if any(_SHARES in text for text, _ in texts) else []
-    parts = [(p, level) for text, level in (*texts, *more) if text for p in (pieces(text) if level is Level.KERNEL else (text,))]
-    made = {_key(*part): store.get(_key(*part)) for part in parts}
-    missing = [part for part in parts if made[_key(*part)] is None]
-    if missing:
-        costs = [len(text) * (3 if level is Level.HOST else 1) for text, level in missing]
-        for part, data in zip(missing, shared_out(missing, costs, lambda part: _machine_code(*part)), strict=True):
-            store[_key(*part)] = made[_key(*part)] = data
+    parts = [part for part in texts if part[0]]
+    if any(SHARES in text for text, _ in parts):
+        parts.append((POOL, Level.KERNEL))
+    made = {object_key(*part): store.get(object_key(*part)) for part in parts}
+    missing = [part for part in parts if made[object_key(*part)] is None]
+    work = Work([partial(_machine_code, *part) for part in missing], dict(enumerate(len(text) * _COST[level] for text, level in missing)))
+    for part, data in zip(missing, work.results(), strict=True):
+        store[object_key(*part)] = made[object_key(*part)] = data
     return {key: data for key, data in made.items() if data is not None}
 
 
-def _key(text: str, level: Level) -> str:
+def object_key(text: str, level: Level) -> str:
+    """What an object is kept under."""
     return hashlib.sha256(f"{machine_name()}\n{level.value}\n{text}".encode()).hexdigest()
 
 
 def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
     """Machine code of a module's text, as an object file."""
-    key = _key(text, level)
+    key = object_key(text, level)
     data = store.get(key)
     if data is None:
         data = store[key] = _machine_code(text, level)
@@ -105,7 +102,7 @@ def compile_object(text: str, level: Level, store: Store = _memory) -> bytes:
 def _machine_code(text: str, level: Level) -> bytes:
     from tlc.backends.llvm.pool import DECLARE_POOL
 
-    module = _optimized(text + DECLARE_POOL if _SHARES in text and f"define void {_SHARES}" not in text else text, level)
+    module = _optimized(text + DECLARE_POOL if SHARES in text and f"define void {SHARES}" not in text else text, level)
     data = bytes(target().emit_object(module))
     module.close()
     return data

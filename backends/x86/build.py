@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from tlc.backends import cpu
 from tlc.backends.context import offset
+from tlc.backends.llvm.ahead import Ahead, Object
+from tlc.backends.llvm.host import alone, print_applied
 from tlc.backends.program import ENTRY, Executable, Nobody, Store, Tables, Watcher
 from tlc.backends.x86 import object as elf
 from tlc.backends.x86.assemble import assemble
@@ -27,7 +28,7 @@ from tlc.regalloc import ir as mir
 from tlc.regalloc.allocate import allocate
 from tlc.ssa.calls import reached
 from tlc.ssa.clone import clone_function
-from tlc.ssa.ir import Module, walk
+from tlc.ssa.ir import Module
 from tlc.tensor.kernel.ir import Kernel
 
 NOBODY = Nobody()
@@ -36,28 +37,40 @@ NOBODY = Nobody()
 def build(
     module: Module,
     kernels: Mapping[str, Kernel],
+    ahead: Ahead,
     store: Store,
     registers: str = "all",
     check: bool = False,
     watcher: Watcher = NOBODY,
     timed: bool = False,
 ) -> Executable:
-    """`main` and what it needs as machine code; objects that `store` has are not compiled again. `check` proves every step. Kernels count
-    their time if `timed`.
+    """`main` and what it needs as machine code; objects that `store` has are not compiled again. Kernels that call nothing are `ahead`'s.
+    `check` proves every step. Kernels count their time if `timed`.
     """
     tables = Tables()
     machine = select_reached(module, kernels, tables, check, watcher)
-    executable = finish(machine, tables, store, registers, check, watcher)
-    if not any(i.op == "run" for f in module.functions.values() for i in walk(f.body)):
-        return executable
-    with watcher.stage("llvm"):
-        return replace(executable, objects={**executable.objects, **_kernels(module, kernels, tables, store, timed)})
+
+    def rest() -> dict[str, bytes]:
+        objects = ahead.objects(alone(module, kernels))
+        if applied := print_applied(module, kernels, tables, timed):
+            from tlc.backends.llvm import jit
+
+            objects |= jit.compile_objects([(applied, jit.Level.HOST)], store)
+        return objects
+
+    return finish(machine, tables, store, registers, check, watcher, rest)
 
 
 def finish(
-    machine: mir.Module, tables: Tables, store: Store, registers: str = "all", check: bool = False, watcher: Watcher = NOBODY
+    machine: mir.Module,
+    tables: Tables,
+    store: Store,
+    registers: str = "all",
+    check: bool = False,
+    watcher: Watcher = NOBODY,
+    rest: Callable[[], dict[str, bytes]] = dict,
 ) -> Executable:
-    """Machine IR, the functions that are not allocated yet among them, as machine code without kernels."""
+    """Machine IR, the functions that are not allocated yet among them, as machine code. `rest` gives the other objects: kernels."""
     allocate_all(machine, registers, check, watcher)
     with watcher.stage("encode"):
         code = with_entry(assemble(machine))
@@ -65,10 +78,10 @@ def finish(
     key = hashlib.sha256(data).hexdigest()
     if store.get(key) is None:
         store[key] = data
-    objects = {key: data}
-    if _needs_support(code, tables):
-        with watcher.stage("llvm"):
-            key, data = _support(store)
+    with watcher.stage("llvm"):
+        objects = {key: data, **rest()}
+        if _needs_support(code, tables) and _support_key() not in objects:
+            key, data = support(store)
             objects[key] = data
     return Executable(objects, tables, "x86")
 
@@ -151,20 +164,13 @@ def with_entry(code: Code) -> Code:
 # ---------------------------------------------------------------- what LLVM makes
 
 
-def _kernels(module: Module, kernels: Mapping[str, Kernel], tables: Tables, store: Store, timed: bool) -> Mapping[str, bytes]:
-    from tlc.backends.llvm import jit
-    from tlc.backends.llvm.host import emit_kernels
-
-    return jit.build(emit_kernels(module, kernels, tables, timed), store).objects
-
-
 def _needs_support(code: Code, tables: Tables) -> bool:
     """Whether the program has tensors or a tape or shows progress, or gets tensors from a service."""
     called = any(r.symbol.startswith("tlc.") and r.symbol not in code.symbols for r in code.relocations)
     return called or any(t.rank for e in tables.externs for t in e.results)
 
 
-def _support(store: Store) -> tuple[str, bytes]:
+def support(store: Store) -> Object:
     """The support as an object, with its key. Where the store has it, LLVM is not even loaded."""
     key = _support_key()
     data = store.get(key)

@@ -16,6 +16,7 @@ import pytest
 from tlc.backends.c.unit import FLAGS, emit
 from tlc.backends.context import SERVICES
 from tlc.backends.llvm import host, jit
+from tlc.backends.program import Tables
 from tlc.backends.runtime.native import Context
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
@@ -92,12 +93,12 @@ class Ways:
         self.kernels, self.apply, self.limit = kernels, apply, limit
         self.text = emit(kernels, module)
         self.library = library(self.text)
-        program = host.emit(module or Module(), kernels)
-        alone = program.kernels if module is not None else "\n".join(host.print_kernel(k) for k in kernels.values())
-        texts = [(alone, jit.Level.KERNEL)]
+        tables = Tables()
+        alone = host.alone(module, kernels) if module is not None else kernels.values()
+        texts = [("\n".join(map(host.print_kernel, alone)), jit.Level.KERNEL)]
         if module is not None:
-            texts.append((program.host, jit.Level.HOST))
-        self.loaded = jit.load(jit.compile_objects(texts).values(), program.tables.foreign)
+            texts.append((host.print_host(module, kernels, tables), jit.Level.HOST))
+        self.loaded = jit.load(jit.compile_objects(texts).values(), tables.foreign)
         self.context = Context(threads=1)
         self.service = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda slots: 0)  # the message of a stop is not asked for
         for k in range(len(SERVICES)):

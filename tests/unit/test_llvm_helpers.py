@@ -7,69 +7,103 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tlc.backends.llvm import helpers, jit
-from tlc.backends.llvm.kernel import print_kernel
+from tlc.backends.llvm import ahead, helpers, jit
+from tlc.backends.llvm.ahead import Ahead
+from tlc.backends.llvm.helpers import Work
+from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.text import parse_kernel
 
 KERNEL = """
 kernel NAME(y: out f32[n], x: f32[n], n: i64) {
   parallel(n) i in 0..n { y[i] = x[i] + 1.0f32 }
 }"""
+PARENT = os.getpid()
 
 
 @pytest.fixture(autouse=True)
-def cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three cores, and pieces of a few kernels."""
+def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Three cores, and pieces of a few kernels. Gives what counts forks."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    monkeypatch.setattr(helpers, "PIECE", 4000)
-
-
-def kernels(count: int) -> str:
-    return "\n".join(print_kernel(parse_kernel(KERNEL.replace("NAME", f"k{n}"))) for n in range(count))
-
-
-def test_pieces_are_whole_kernels() -> None:
-    text = kernels(20)
-    parts = list(helpers.pieces(text))
-    assert "".join(parts) == text
-    assert len(parts) > 2
-    for part in parts:
-        assert part.count("define i32 ") >= 1
-        assert part.count("\ndefine ") + part.startswith("define ") == part.count("\n}\n")
-        assert part.lstrip().startswith('define internal void @"k.k'), "the parts of a kernel's loops come before it"
-
-
-@pytest.mark.parametrize("text", ["", kernels(1), "define i64 @tlc.clock()\n" * 0 + kernels(20).replace("ret i32 0", "call i64 @tlc.clock()\n  ret i32 0")])
-def test_what_stays_whole(text: str) -> None:
-    assert list(helpers.pieces(text)) == [text]
-
-
-def test_machine_code_does_not_depend_on_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
-    forks = []
+    monkeypatch.setattr(ahead, "PIECE", 12)
+    monkeypatch.setattr(ahead, "COST", 0.01)
+    forks: list[int] = []
     fork = os.fork
     monkeypatch.setattr(os, "fork", lambda: forks.append(0) or fork())
-    texts = [(kernels(20), jit.Level.KERNEL), ("define i32 @main() {\n  ret i32 0\n}\n", jit.Level.HOST)]
-    together = jit.compile_objects(texts, {})
-    assert len(forks) == 2
+    return forks
+
+
+def kernels(count: int) -> list[Kernel]:
+    return [parse_kernel(KERNEL.replace("NAME", f"k{n}")) for n in range(count)]
+
+
+def none_is_left() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def test_machine_code_does_not_depend_on_helpers(monkeypatch: pytest.MonkeyPatch, cores: list[int]) -> None:
+    with Ahead({}) as begun:
+        for kernel in kernels(20):
+            begun.add(kernel)
+        begun.share()
+        assert 2 <= len(cores) <= 10
+        together = begun.objects(kernels(20))
+    assert none_is_left()
+    assert 3 < len(together) < 20
     monkeypatch.setattr(helpers, "MOST", 1)
-    assert jit.compile_objects(texts, {}) == together
-    assert len(forks) == 2
+    before = len(cores)
+    assert Ahead({}).objects(kernels(20)) == together
+    assert len(cores) == before
     loaded = jit.load(together.values())
     assert all(loaded.address(f"k.k{n}") for n in range(20))
 
 
 def test_what_is_kept_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store: dict[str, bytes] = {}
-    texts = [(kernels(20), jit.Level.KERNEL)]
-    first = jit.compile_objects(texts, store)
+    first = Ahead(store).objects(kernels(20))
+    assert store == first
     monkeypatch.setattr(jit, "_machine_code", None)
-    assert jit.compile_objects(texts, store) == first
+    assert Ahead(store).objects(kernels(20)) == first
 
 
-def parent_only(death: str) -> bytes:
+def test_what_nobody_asks_for_is_dropped(cores: list[int]) -> None:
+    with pytest.raises(KeyError), Ahead({}) as begun:
+        for kernel in kernels(20):
+            begun.add(kernel)
+        raise KeyError
+    assert cores and none_is_left()
+
+
+def test_nothing_is_made_of_nothing(cores: list[int]) -> None:
+    assert Ahead({}, [lambda _: ("support", b"")]).objects([]) == {}
+    assert Ahead({}, [lambda _: ("support", b"")]).objects(kernels(1))["support"] == b""
+
+
+def test_texts_are_compiled_together(cores: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [(f"define i32 @f{k}() {{\n  ret i32 {k}\n}}\n", jit.Level.HOST) for k in range(4)]
+    alone = jit.compile_objects(texts, {})
+    assert not cores  # too little for a helper
+    monkeypatch.setattr(helpers, "WORTH", 1e-5)
+    assert jit.compile_objects(texts, {}) == alone
+    assert cores and none_is_left()
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def in_a_helper(death: str) -> bytes:
     """What this process does; a helper dies of it."""
     if os.getpid() == PARENT:
         return b"done"
@@ -83,47 +117,82 @@ def parent_only(death: str) -> bytes:
     raise AssertionError
 
 
-PARENT = os.getpid()
-
-
 @pytest.mark.parametrize("death", ["killed", "raises", "leaves"])
-def test_a_helper_that_dies(death: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert helpers.shared_out([death] * 5, [5000] * 5, parent_only) == [b"done"] * 5
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)  # none is left
+def test_a_helper_that_dies(death: str, capfd: pytest.CaptureFixture[str], cores: list[int]) -> None:
+    work = Work[bytes]()
+    for _ in range(5):
+        work.add(partial(in_a_helper, death), 1)
+    assert work.results() == [b"done"] * 5
+    assert cores and none_is_left()
     assert capfd.readouterr() == ("", "")
 
 
 def test_an_error_is_raised_here() -> None:
-    def fails(_: int) -> bytes:
+    def fails() -> bytes:
         raise KeyError
 
+    work = Work[bytes]([fails] * 3, {0: 1, 1: 1, 2: 1})
     with pytest.raises(KeyError):
-        helpers.shared_out([1, 2, 3], [5000] * 3, fails)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        work.results()
+    assert none_is_left()
 
 
-def test_where_other_threads_run_there_are_no_helpers() -> None:
+def test_where_other_threads_run_there_are_no_helpers(cores: list[int]) -> None:
     wait = threading.Event()
     thread = threading.Thread(target=wait.wait)
     thread.start()
     try:
-        assert helpers._parts([5000] * 5) == [[0, 1, 2, 3, 4]]
+        work = Work[int]()
+        for k in range(5):
+            work.add(partial(int, k), 1)
+        assert work.results() == [0, 1, 2, 3, 4]
+        assert not cores
     finally:
         wait.set()
         thread.join()
-    assert [len(part) for part in helpers._parts([5000] * 5)] == [2, 2, 1]
-    assert helpers._parts([]) == [[]]
-    assert helpers._parts([100]) == [[0]]
+
+
+def test_no_more_are_at_work_than_cores(tmp_path: Path) -> None:
+    """A helper begins when one before it has ended: of eight there are never three at work."""
+
+    def job(k: int) -> int:
+        if os.getpid() != PARENT:
+            path = tmp_path / f"{os.getpid()}"
+            path.touch()
+            most[0] = max(most[0], len(list(tmp_path.iterdir())))
+            time.sleep(0.01)
+            path.unlink()
+        return most[0]
+
+    most = [0]
+    with Work[int]() as work:
+        for k in range(8):
+            work.waiting[k] = 1
+            work.jobs.append(partial(job, k))
+            work._start(1)
+        assert len(work.helpers) == 8
+        found = work.results()
+    assert max(found) <= 2
+
+
+def test_what_this_process_does_first_is_not_waited_for(cores: list[int]) -> None:
+    """Helpers have done all when it comes for the results."""
+    work = Work[int]()
+    for _ in range(4):
+        work.add(os.getpid, 1)
+    work.share()
+    for _, pipe in work.helpers:
+        helpers.select.select([pipe], [], [])
+    assert PARENT not in work.results()
 
 
 ORPHANS = """
 import os
 from tlc.backends.llvm import helpers
-os.sched_getaffinity, helpers.PIECE = lambda _: {0, 1, 2}, 4000
+os.sched_getaffinity = lambda _: {0, 1, 2}
 parent = os.getpid()
-helpers.shared_out("abc", [40_000] * 3, lambda _: os._exit(3) if os.getpid() == parent else bytes(1 << 20))
+job = lambda: os._exit(3) if os.getpid() == parent else bytes(1 << 20)
+helpers.Work([job] * 6, dict.fromkeys(range(6), 1)).results()
 """
 
 

@@ -8,9 +8,9 @@ from native_run import World
 from ssa_random import F32, F64, modules
 
 from tlc.backends.cpu import vectors
-from tlc.backends.llvm.host import emit
-from tlc.backends.llvm.jit import build
 from tlc.backends.runtime.native import Native
+from tlc.driver.options import Options
+from tlc.driver.pipeline import machine_code
 from tlc.ssa.builder import Builder, new_function
 from tlc.ssa.interp import Interpreter
 from tlc.ssa.ir import Module, Value
@@ -52,5 +52,5 @@ def test_the_whole_chain_keeps_every_bit(module: Module, n: int, a: float, targe
     takes = plan(module, tensors.kernels)
     verify(module, "host")
     verify_ownership(module, takes, tensors.kernels)
-    Native(build(emit(module, tensors.kernels)), found).run()
+    Native(machine_code(tensors, Options(host="llvm"), {}), found).run()
     assert found.lines == expected.lines
