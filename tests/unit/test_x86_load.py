@@ -13,6 +13,7 @@ from native_run import LLVM, OWN, native
 from ssa_services import Recorder
 
 from tlc.backends.llvm import jit
+from tlc.backends.llvm.ahead import Ahead
 from tlc.backends.program import Foreign
 from tlc.backends.x86 import build
 from tlc.backends.x86 import object as elf
@@ -200,9 +201,9 @@ def test_scalar_code_needs_no_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_support_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     store: dict[str, bytes] = {}
     module = parse_module(PROGRAM)
-    first = build.build(module, {}, store)
+    first = build.build(module, {}, Ahead(store), store)
     monkeypatch.setattr(build, "_compiled_support", lambda: pytest.fail("the support is compiled again"))
-    assert build.build(module, {}, store).objects == first.objects
+    assert build.build(module, {}, Ahead(store), store).objects == first.objects
     assert store == first.objects
 
 
