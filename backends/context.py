@@ -6,9 +6,9 @@ Native code gets a pointer to it as the first parameter of every function. The r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.tape import TAPES
 
 VALUES = 16  # operands of a failed check that are kept

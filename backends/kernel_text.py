@@ -15,12 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from tlc.backends.c.index import ARITHMETIC, Indices
 from tlc.backends.c.words import Names, Text
 from tlc.frontend.ops import COMPARISONS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import expressions

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from tlc.backends.c.words import EQUAL, LESS, Text, call, infix
 from tlc.frontend.elementary import expand
 from tlc.frontend.ops import COMPARISONS, SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.expand import GraphArith
 from tlc.tensor.graph.ir import Expr, Scalar, scalar, walk

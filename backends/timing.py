@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tlc.backends.context import SERVICES
+from tlc.frontend.records import dataclass
 from tlc.tensor.kernel.counts import TOTALS
 
 INNER, WALL, PROCESSOR, HOOK, FIRST_SERVICE = 0, 1, 2, 3, 4

@@ -22,7 +22,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from tlc.backends import cpu
 from tlc.backends.program import Executable, Tables
 from tlc.driver.options import Options
 from tlc.frontend import disk_cache, pickled
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source
 
 LIMIT = 256 << 20  # bytes of all files together

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tlc.driver import builtin_docs
 from tlc.frontend import ast, modules
+from tlc.frontend.records import dataclass
 
 BUILTINS = "builtins"  # the page of what the compiler itself knows
 ALWAYS = ("prelude", *modules.OFFERED)  # modules whose functions need no `use`

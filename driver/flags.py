@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from tlc.frontend.narrow_reals import nearest, shortest
 from tlc.frontend.ops import DTYPES
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:

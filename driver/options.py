@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tlc.frontend.records import dataclass
 
 Flags = Mapping[str, bool | int | float | str]
 

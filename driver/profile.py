@@ -13,13 +13,13 @@ that holds them, or of memory. `roof` is the greater of the two as a share of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tlc.backends.context import SERVICES
 from tlc.backends.timing import Row, Table
 from tlc.driver.flags import Value
 from tlc.driver.roofline import Machine
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.tensor.kernel.counts import TOTALS
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 
 from tlc.driver.profile import KernelFigures, Profile
 from tlc.driver.profile_table import amount_text, lines_text, machine_text, time_text
+from tlc.frontend.records import dataclass
 
 WIDTH, HEIGHT = 860, 470
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 16, 46

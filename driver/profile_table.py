@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tlc.driver.profile import KernelFigures, Place, Profile
 from tlc.driver.roofline import Machine
+from tlc.frontend.records import dataclass
 
 FEW = 8  # kernels that have rows whatever they take; of the others
 SMALL = 0.0005  # those with a smaller share of the time come together in one row

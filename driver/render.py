@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from tlc.frontend.diagnostics import Diagnostic, Severity
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 
 TAB = 4

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import IO
 
 from tlc.driver import flags as flag
@@ -17,6 +16,7 @@ from tlc.driver.entries import Session
 from tlc.driver.flags import UsageError
 from tlc.driver.output import OutputError
 from tlc.frontend.parser import incomplete
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source
 
 WELCOME = "tlc {version}, the language TL; `:help` says what there is, Ctrl-D quits"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from tlc.driver import flags as flag
 from tlc.driver import report
 from tlc.driver.flags import Flag, HelpAsked, UsageError, Value
 from tlc.driver.options import DEVICES, HOSTS, LEAST_SM, REGISTERS, Options, default_host, default_registers
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from tlc.backends.llvm.kernel import print_kernel
 from tlc.backends.llvm.timing import DECLARE_CLOCK, print_timed, support
 from tlc.backends.program import Store
 from tlc.backends.runtime.native import Context
+from tlc.frontend.records import dataclass
 from tlc.tensor.kernel.ir import GRAIN
 from tlc.tensor.kernel.text import parse_kernels
 from tlc.tensor.kernel.verify import verify

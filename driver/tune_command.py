@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tlc.driver import flags as flag
 from tlc.driver import timed_run, whole_file
 from tlc.driver.flags import Flag, UsageError
 from tlc.driver.request import OK, Request, checked, main_flags, read_source
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 if TYPE_CHECKING:

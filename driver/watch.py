@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.driver.fusion_report import fusion_report
 from tlc.driver.options import Options
+from tlc.frontend.records import dataclass
 from tlc.opt import passes
 from tlc.ssa.ir import Module, walk
 from tlc.ssa.text import print_module

@@ -7,8 +7,9 @@ dotted string.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 
 

@@ -8,9 +8,10 @@ equal exactly when their normal forms are. Immutable and hashable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 
 _uids = count(1)

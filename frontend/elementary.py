@@ -19,10 +19,10 @@ Chebyshev nodes. The series of exp and erf of f32 have the least largest error, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tlc.frontend.narrow_reals import NARROW
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 # name -> number of operands

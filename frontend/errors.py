@@ -13,7 +13,7 @@ A code, once released, keeps its meaning; a row is added at the end of its secti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tlc.frontend.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ Parentheses leave no node, but belong to the span of what they hold. `stop` ends
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tlc.frontend import ast, narrow
 from tlc.frontend.narrow import stop
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.tokens import TERMINALS, Token
 

@@ -6,10 +6,11 @@ the next begins with one that goes on. A line that begins with an operator is re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.diagnostics import Diagnostic, Label
 from tlc.frontend.literals import read_number, read_text
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 from tlc.frontend.tokens import ARITHMETIC, COMPARISONS, KEYWORDS, OPENING, REDUCERS, Token
 from tlc.frontend.words import DEFINITION, Words, leave_string, reader

@@ -8,11 +8,12 @@ until it has read them. It reads the wider thing; the actions call these functio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from tlc.frontend import ast
 from tlc.frontend.diagnostics import Diagnostic, Label
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 from tlc.frontend.tokens import Token
 

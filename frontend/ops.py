@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from tlc.frontend import elementary
 from tlc.frontend.fma import fma32, fma64
 from tlc.frontend.narrow_reals import NARROW, rounded, wide
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import INTS, REALS, Elem
 
 Evaluate = Callable[..., Any]  # (result element type, *operands) -> NumPy scalar or array

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source
 from tlc.frontend.tokens import ARITHMETIC, CLOSING, COMPARISONS, KEYWORDS, OPENING, REDUCERS, Token
 

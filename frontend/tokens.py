@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 
 KEYWORDS = {
@@ -45,7 +45,7 @@ TERMINALS = (
 )  # fmt: skip
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Token:
     """A word of the source. `literal` is what a number or a piece of text stands for; `doc` the `##` comment directly above.
 

@@ -17,11 +17,12 @@ All classes are frozen; identity of a variable is its `Local`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
 from tlc.frontend.diagnostics import Diagnostic
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Source, Span
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 
 if TYPE_CHECKING:
     from tlc.frontend.typed import StructDecl

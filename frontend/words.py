@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
 from ply import lex
 
 from tlc.frontend.diagnostics import Diagnostic, Label
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 from tlc.frontend.tokens import CLOSING, OPENING, OPERATORS, PARTNER, TERMINALS, Token
 

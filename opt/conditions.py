@@ -14,8 +14,8 @@ fail, and a check that is removed for good reason does not fail.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.edit import edges_into

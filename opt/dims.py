@@ -16,8 +16,7 @@ those are looked at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tlc.frontend.records import dataclass
 from tlc.opt.regions import regions
 from tlc.ssa.edit import edges_into, insert_before
 from tlc.ssa.ir import I64, Block, Function, Instr, Module, Value, const_of, erase, walk

@@ -30,9 +30,8 @@ a later `check` that must hold away, and a `branch` or `select` its constant:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tlc.frontend.ops import COMPARISONS, SCALAR_OPS, bits
+from tlc.frontend.records import dataclass
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.dominance import dominance
 from tlc.ssa.edit import edges_into, remove_params

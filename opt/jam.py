@@ -25,9 +25,8 @@ Preserves every value and the order of effects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.opt.conditions import END
 from tlc.opt.iterations import Iterations
 from tlc.ssa.clone import Values, clone_instr

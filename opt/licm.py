@@ -24,9 +24,10 @@ has room for it), and tensors: a tensor that lives longer may have to be copied 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.opt.conditions import END, Place
 from tlc.opt.dims import Sizes

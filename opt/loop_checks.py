@@ -24,8 +24,7 @@ Outer loops come first, as long as a copy is not too large: a test outside is ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.checks import conjuncts

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.diagnostics import CompileError, InternalError
+from tlc.frontend.records import dataclass
 from tlc.opt.addresses import addresses
 from tlc.opt.carry import carry
 from tlc.opt.checks import checks

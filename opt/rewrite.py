@@ -11,10 +11,10 @@ Commutative ops are matched in both orders. An op whose operands are all constan
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import DTYPES, SCALAR_OPS, Literal, bits, evaluate, literal
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.edit import insert_before
 from tlc.ssa.ir import Instr, Type, Value, const_of

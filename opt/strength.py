@@ -19,9 +19,10 @@ A position plus a constant costs nothing: an address has room for it. The order 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.opt.loop_shape import enter_by_one_block, is_outside
 from tlc.opt.polynomials import Monomial, Polynomial, Polynomials, wrapped
 from tlc.ssa.dominance import Dominance, dominance

@@ -26,8 +26,7 @@ the caller.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tlc.frontend.records import dataclass
 from tlc.ssa.edit import edges_into, remove_unreachable
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, Value, const_of, erase, jump, ret
 from tlc.ssa.ops import effect

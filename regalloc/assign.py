@@ -30,10 +30,11 @@ depth after Chaitin (1982). Sets of points as integers are our own: a function o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import Bank, Reg, VReg
 from tlc.regalloc.liveness import bits
 from tlc.regalloc.ranges import Copy, Ranges, Record

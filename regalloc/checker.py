@@ -37,9 +37,10 @@ hold nothing known, and the use of %y would be refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import Any, Attr, Bank, Block, Constraint, Fixed, Function, Inst, Place, Reg, Register, Reuse, Slot
 from tlc.regalloc.target import Kind, MachineEnv, Row, Target
 

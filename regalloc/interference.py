@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tlc.frontend.records import dataclass
 from tlc.regalloc.assign import Assignment
 from tlc.regalloc.ir import Bank, VReg
 from tlc.regalloc.ranges import Ranges

@@ -19,10 +19,11 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import Block, Fixed, Function, Inst, Mem, Module, Operand, Place, VReg
 from tlc.regalloc.target import Kind, Target
 from tlc.regalloc.text import print_inst

@@ -32,9 +32,10 @@ Mutable; identity matters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 
 Attr = object  # bool | int | float | str | Mem | tuple of those; the op's row says which

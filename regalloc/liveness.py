@@ -12,8 +12,8 @@ round and each level of nesting about one more. A set of 4,000 registers is an i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import Block, Function, Inst, Operand
 
 

@@ -13,9 +13,9 @@ After Boissinot et al. 2009, algorithm 1, without its counters: k moves are look
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import ANY, Bank, Inst, Place, Reg, Slot, VReg
 
 

@@ -34,9 +34,8 @@ whether it needs a register at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import ANY, Any, Bank, Block, Fixed, Function, Inst, Operand, Reg, Register, Reuse, VReg
 from tlc.regalloc.liveness import bits, solve
 from tlc.regalloc.target import Kind, Target

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tlc.frontend.records import dataclass
 from tlc.regalloc.interference import Graph
 from tlc.regalloc.ir import Bank, Reg
 

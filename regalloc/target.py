@@ -5,10 +5,10 @@ tables and changes nothing in this folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tlc.frontend.records import dataclass
 from tlc.regalloc.ir import REGISTER, Bank, Constraint, Inst, Reg
 
 

@@ -13,8 +13,9 @@ Unreachable blocks have no place in the tree: nothing dominates them, and they d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.cfg import predecessors, reverse_postorder
 from tlc.ssa.ir import Block, Region
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tlc.frontend import narrow_reals
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 Layout = Any  # see the module's text

@@ -19,7 +19,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ import numpy as np
 from tlc.frontend import foreign
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS, Evaluate
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa import formatting

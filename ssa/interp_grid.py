@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.calls import callee_of
 from tlc.ssa.formatting import marked, render

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.interp_grid import Array, Ends, Grid, Lifted, Unable, small
 from tlc.ssa.ir import Block, Region, Terminator, User, Value

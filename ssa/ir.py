@@ -26,9 +26,10 @@ Integer sums wrap, so their order is free; max and min are IEEE 754-2019 maximum
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.ops import Literal
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 

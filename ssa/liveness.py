@@ -14,8 +14,8 @@ around are live from the entry to their last reading. Dictionaries stand for set
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.cfg import postorder
 from tlc.ssa.ir import Block, Instr, Region, User, Value
 

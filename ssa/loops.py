@@ -6,8 +6,7 @@ the back edge without passing the header; back edges to one header make one loop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tlc.frontend.records import dataclass
 from tlc.ssa.cfg import predecessors, successors
 from tlc.ssa.dominance import Dominance, dominance
 from tlc.ssa.ir import Block, Region

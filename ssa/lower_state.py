@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.dims import Dim, DimQuotient, DimVar, linear
 from tlc.frontend.narrow_reals import nearest
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import Local, leaf_types
 from tlc.frontend.types import Elem, TensorType

@@ -58,9 +58,8 @@ split     x i1..ik -> x' y;  join x' y -> x        memory plan: y is the part of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 
 
 @dataclass(frozen=True)

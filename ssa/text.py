@@ -29,11 +29,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.formatting import shortest

@@ -6,10 +6,10 @@ import ast
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 
 _CODE = "E0101"  # unexpected text

@@ -7,12 +7,12 @@ determined by the operands (`const`, `convert`, `pop`, ...) it checks the types 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.foreign import C_TYPES
 from tlc.frontend.ops import SCALAR_OPS, ScalarOp
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.formatting import template_leaves
 from tlc.ssa.ir import BOOL, I64, KEY, STR, Function, Instr, Module, Region, Type

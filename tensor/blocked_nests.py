@@ -23,9 +23,9 @@ Requires: one reduced axis, all extents known. Method: Goto and van de Geijn 200
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
+from tlc.frontend.records import dataclass
 from tlc.tensor.emit import Scope, minus, plus, times
 from tlc.tensor.graph.ir import Expr, Node
 from tlc.tensor.kernel.ir import Buffer, Declare, If, Load, Space, Store, Var, const, op

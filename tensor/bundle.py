@@ -20,8 +20,8 @@ Requires: a fused graph. Preserves: every result to the bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import equal

@@ -12,8 +12,8 @@ Requires: a fused graph. Preserves: every result to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.tensor.bundle import Bundle
 from tlc.tensor.graph.index import equal
 from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, walk

@@ -30,10 +30,11 @@ that take part. A part calls the parts of others, itself among them, so they are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic, Label
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.opt import passes
 from tlc.opt.sink import sink

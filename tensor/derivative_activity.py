@@ -15,9 +15,9 @@ tape is taken to matter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import postorder
 from tlc.ssa.components import reachable

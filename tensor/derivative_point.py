@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Instr, Value, const_of
 from tlc.tensor.derivative_rules import At, by_own_rule, partial

@@ -24,11 +24,11 @@ its result. Max and min give all to the first element that attains them, whose i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Attr, Function, Instr, Region, Type, Value, drop_block

@@ -29,8 +29,8 @@ Method: Blelloch 1990; Henriksen et al. 2017 (Futhark), sections on map distribu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.facts import Facts

@@ -11,8 +11,9 @@ scope around such loops that becomes `if extents > 0 { .. }` when a load was mov
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import Expr, Scalar, Tensor, View, walk
 from tlc.tensor.kernel.ir import GRAIN, Apply, Buffer, Const, For, If, Kind, Let, Load, Op, Stmt, Var, const, op

@@ -13,8 +13,8 @@ Worked example: in `%w1 = tabulate %n {..}; head(%w): ..; %v = tabulate (dim %w)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.opt.dims import SAME_SHAPE
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Block, Function, Instr, Region, Value

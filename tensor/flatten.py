@@ -29,8 +29,8 @@ Worked example: `for[b] softmax(x[b])`, inlined,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import DERIVED, KEPT, callee_of, named

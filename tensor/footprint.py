@@ -20,9 +20,10 @@ popped is the function's again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.dims import Dim, DimVar, Monomial
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.cfg import postorder, successors
 from tlc.ssa.ir import Block, Function, Instr, Type, Value, number_of

@@ -27,9 +27,10 @@ Tiles that a mask makes constant are skipped. Lines behind the last one are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.reductions import LANES
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.graph.expand import expand

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.emit import Scope, minus, plus, times
 from tlc.tensor.fuse import cost

@@ -24,9 +24,9 @@ taken, so a choice made for another kernel, or by another version, does no harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from tlc.frontend.records import dataclass
 from tlc.tensor.kernel.ir import Kernel
 
 Value = int | tuple[int, int]

@@ -12,9 +12,10 @@ added to the module and lowered too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Function, Instr, Module, Type, Value, erase, walk

@@ -38,8 +38,9 @@ nothing is copied: `%w` is split, the kernel writes into its part, over what it 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.cfg import predecessors, reverse_postorder
 from tlc.ssa.ir import Block, Function, Instr, Module, Terminator, User, Value, drop, same_value

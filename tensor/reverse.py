@@ -40,11 +40,12 @@ Requires: SSA, flat. The function given is consumed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.opt.sink import SINGULAR
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of

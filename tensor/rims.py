@@ -17,8 +17,9 @@ Requires: a fused graph. Preserves: every result to the bit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import Poly, Ranges, from_poly, poly_sum, to_poly
 from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, load, op, rebuild, substitute, transform, walk

@@ -29,10 +29,11 @@ A schedule changes no bit: the order of a reduction is a function of the node al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from math import prod
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import LANES, ONE_BY_ONE
 from tlc.tensor import grid_long, grid_nests, grid_products, grid_rows, grid_tensor_cores

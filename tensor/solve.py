@@ -15,9 +15,9 @@ kernel, and not the image. Elsewhere (gathers, diagonals) there is no solution.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import Instr, Value, const_of
 

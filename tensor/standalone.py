@@ -7,13 +7,14 @@ number behind where there are several, its parameters after the tensors. `run` c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.fuse import Decision, fuse
 from tlc.tensor.graph.ir import Expr, Graph, Scalar, Tensor, walk

@@ -30,9 +30,9 @@ together, which reads and writes its sums once for them. What one matrix is read
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.reductions import LANES
 from tlc.tensor.emit import Scope, plus, rounded_down, times
 from tlc.tensor.kernel.ir import Buffer, Const, Expr, Load, Store, Var, const, op

@@ -13,9 +13,9 @@ luck: so what was found has to win twice more, alone against the rules, by a mar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from tlc.frontend.records import dataclass
 from tlc.tensor.graph.ir import Expr, Tensor, walk
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.knobs import VALUES, Choice, choice_text, turned

@@ -16,9 +16,10 @@ graph makes: they may become one kernel, in which there is no such tensor yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
+from tlc.frontend.records import dataclass
 from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axis, load, rebuild, transform
 
 _HOST = ("add", "sub", "mul")  # what the host computes to find where a part begins

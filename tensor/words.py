@@ -27,8 +27,9 @@ Requires: a fused graph. Preserves: every result to the bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import Expr, Node, Reduction, Tensor, acc, axes_of, axis, const, load, op, substitute
 from tlc.tensor.rims import is_repeated

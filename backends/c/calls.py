@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.ssa.calls import callee_of
 from tlc.ssa.components import reachable
 from tlc.ssa.ir import Function, Instr, walk

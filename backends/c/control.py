@@ -16,9 +16,10 @@ rest are `goto`s. Where a cycle has no single entry, all jumps are `goto`s.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.backends.c.words import UNARY, Text
+from tlc.frontend.records import dataclass
 from tlc.ssa.cfg import predecessors
 from tlc.ssa.dominance import dominance
 from tlc.ssa.ir import Block, Region

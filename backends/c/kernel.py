@@ -8,7 +8,6 @@ An applied function that may stop the program is called in a statement of its ow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tlc.backends.c.calls import Callee, can_stop
 from tlc.backends.c.helpers import Helpers
@@ -18,6 +17,7 @@ from tlc.backends.c.words import LESS, TYPES, UNARY, Names, Text, call, definiti
 from tlc.backends.kernel_text import KernelPrinter, origin
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import (

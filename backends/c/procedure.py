@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tlc.backends.c import control
@@ -23,6 +23,7 @@ from tlc.backends.c.variables import declarations, placed
 from tlc.backends.c.words import PRODUCT, SUM, TYPES, UNARY, Names, Text, call, cast, choice, infix, literal
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.calls import callee_of

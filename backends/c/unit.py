@@ -7,13 +7,14 @@ C library, and any C11 compiler makes the same bits of it, provided that it neit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.backends.c.calls import Callee, can_stop, may_stop, reached
 from tlc.backends.c.helpers import Helpers
 from tlc.backends.c.kernel import head, print_kernel
 from tlc.backends.c.procedure import STOPPED, function_head, print_function
 from tlc.backends.c.words import Names
+from tlc.frontend.records import dataclass
 from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Module, walk
 from tlc.tensor.kernel.calls import applied

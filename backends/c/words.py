@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from tlc.frontend.narrow_reals import rounded, to_memory
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 TYPES: dict[Elem, str] = {

@@ -19,7 +19,6 @@ import ctypes
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
@@ -32,6 +31,7 @@ from tlc.backends.cuda.index import MOST
 from tlc.backends.cuda.stretches import Stretches
 from tlc.backends.llvm.launch import Record, extent_places, given, table
 from tlc.backends.llvm.stretch import LAUNCH, NUMBER
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE
 from tlc.ssa.ir import Module
 from tlc.ssa.world import RuntimeStop, Stop

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from tlc.backends.cuda.printer import Printer
 from tlc.backends.cuda.procedure import Procedures
 from tlc.backends.cuda.words import MEMORY
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.ssa.ir import Module
 from tlc.tensor.kernel.grid import Grid, grids, is_gpu
 from tlc.tensor.kernel.ir import Const, Kernel, Let

@@ -7,7 +7,7 @@ with the types: `floordiv_i64`, `i32_of_f64`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tlc.backends.cuda.intrinsics import INTRINSICS
 from tlc.backends.cuda.words import MEMORY, VALUES, Narrow, literal
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import DTYPES
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 Row = Callable[..., str]  # (helpers, *element types) -> the body of the function, without its `def`

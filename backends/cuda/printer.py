@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import frexp
 
 from tlc.backends.c.words import LESS, Text, call
@@ -33,6 +33,7 @@ from tlc.backends.cuda.scalar import emit as emit_op
 from tlc.backends.cuda.vectors import Wide, wide_accesses
 from tlc.backends.cuda.words import MEMORY, VALUES, whole
 from tlc.backends.kernel_text import KernelPrinter, is_variable, origin, zero
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.graph import ir as algebra
 from tlc.tensor.kernel.calls import expressions

@@ -11,7 +11,7 @@ assignment. What may stop the program or makes a tensor is not on a GPU yet (`E0
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.backends.c import control
 from tlc.backends.c.control import Forever, Goto, If, Item, Let, Line
@@ -24,6 +24,7 @@ from tlc.backends.cuda.words import VALUES
 from tlc.backends.kernel_text import origin
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.ssa.calls import callee_of

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tlc.backends.cuda.driver import Driver, Launch, Params
 from tlc.backends.llvm.launch import Record
 from tlc.backends.llvm.stretch import CHANGE, EXPECTED, GRAPH, LAUNCH_GRAPH, LOG, LOG_END, SET_ARGUMENTS
+from tlc.frontend.records import dataclass
 from tlc.ssa.world import RuntimeStop
 
 ROOM = 1 << 15  # words of the log: a stretch that does not fit is none

@@ -9,9 +9,9 @@ all stores behind them, so no lane may read what the loop stores, and nothing is
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from tlc.backends.cuda.index import Indices
+from tlc.frontend.records import dataclass
 from tlc.tensor.graph import ir as algebra
 from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import Buffer, Expr, For, Let, Load, Space, Store, subexpressions

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import keyword
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tlc.backends.c import words as c
 from tlc.backends.c.words import UNARY, Names, Text, call
 from tlc.frontend.narrow_reals import NARROW, nearest, to_memory
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 VALUES: dict[Elem, str] = {

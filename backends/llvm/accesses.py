@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeGuard
 
 from tlc.backends.llvm import scalar
@@ -18,6 +18,7 @@ from tlc.backends.llvm.expressions import Expressions, NotVectorError, Vector, m
 from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.llvm.turn import turned
 from tlc.backends.llvm.values import Linear, Word, wrapped
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import (

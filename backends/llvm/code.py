@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tlc.frontend.records import dataclass
 
 Piece = str | list["Piece"]  # a list is a place that is filled later
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import gcd
 
 from tlc.backends.llvm import scalar
@@ -18,6 +18,7 @@ from tlc.backends.llvm.code import Code
 from tlc.backends.llvm.scalar import literal, register
 from tlc.backends.llvm.values import Linear, Value, Word, wrapped
 from tlc.frontend.ops import evaluate
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import Apply, Buffer, Const, Expr, For, Kernel, Load, Op, Var
 

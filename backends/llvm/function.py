@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.backends.context import SERVICES, VALUES, Reason, offset
 from tlc.backends.llvm import scalar
@@ -20,6 +20,7 @@ from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.program import Extern, Foreign, Site, Tables, Template
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Elem
 from tlc.opt.ranges import EXTENT

@@ -20,8 +20,10 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
+
+from tlc.frontend.records import dataclass
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ An instruction takes a register of numbers: shorter vectors are filled up, longe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Protocol
 
 from tlc.backends import cpu
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cache, partial
 from typing import Any
@@ -24,6 +24,7 @@ import llvmlite.binding as llvm
 
 from tlc.backends.program import Foreign, Store
 from tlc.frontend.foreign import address as foreign_address
+from tlc.frontend.records import dataclass
 
 
 class Level(Enum):

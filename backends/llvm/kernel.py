@@ -15,7 +15,7 @@ What the schedule says is what is printed; LLVM only allocates registers and sel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import partial
 from math import gcd
@@ -27,6 +27,7 @@ from tlc.backends.llvm.launch import print_launch
 from tlc.backends.llvm.scalar import register, storage
 from tlc.backends.llvm.values import Linear, Value, Word
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.grid import is_gpu

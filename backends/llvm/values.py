@@ -6,8 +6,7 @@ address moves from lane to lane, and the part that does not change in a loop can
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 

@@ -9,10 +9,10 @@ A set lies in the folder that `$TLC_DATA` names, or in the folder `data` of the 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from tlc.frontend import disk_cache
+from tlc.frontend.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 

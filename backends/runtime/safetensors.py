@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from tlc.backends.runtime.leaves import printable
 from tlc.frontend.narrow_reals import from_memory, to_memory
 from tlc.frontend.ops import DTYPES
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 HEADER_LIMIT = 10 << 20  # bytes: some 100,000 tensors

@@ -10,9 +10,8 @@ the caller: those of the arguments, then those of the results. The context is in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tlc.backends.x86 import registers
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.regalloc.ir import Bank, Reg
 from tlc.ssa.ir import Type

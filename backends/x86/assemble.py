@@ -33,7 +33,7 @@ back. It is fixed after the prologue; r15 is never touched. At calls rsp is a mu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -46,6 +46,7 @@ from tlc.backends.x86.forms import CONDITIONS, FORMS, Form, Memory, Value, encod
 from tlc.backends.x86.ops import ROWS
 from tlc.backends.x86.registers import CALLEE_SAVED
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.regalloc.ir import Block, Function, Inst, Module, Reg, instructions
 from tlc.regalloc.target import Kind

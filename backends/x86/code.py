@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 
 

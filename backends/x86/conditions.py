@@ -11,12 +11,12 @@ because a negative number is a large one without its sign.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tlc.backends.x86.addresses import element, split
 from tlc.backends.x86.ops import Address
 from tlc.backends.x86.selector import Selector
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.regalloc.ir import VReg
 from tlc.ssa.ir import Block, Instr, Value

@@ -22,12 +22,12 @@ rsp is no index; the low bytes of rsp, rbp, rsi and rdi need a REX prefix.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from tlc.backends.x86.registers import REGISTERS, low
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 
 RIP = -1  # as a base: an address relative to the end of the instruction
 

@@ -19,12 +19,12 @@ import mmap
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from tlc.backends.program import Foreign
 from tlc.backends.x86.object import EXECUTE, WRITE, Object, Symbol, read
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.foreign import address as foreign_address
+from tlc.frontend.records import dataclass
 from tlc.ssa.world import RuntimeStop
 
 _WORD, _CALL, _SLOTS = 1, 4, frozenset({9, 41, 42})  # types of relocations

@@ -48,12 +48,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from tlc.backends.x86 import meaning
 from tlc.backends.x86.meaning import CONDITIONS, REAL_CONDITIONS, Meaning, immediate, signed, unsigned
 from tlc.backends.x86.registers import CALLER_SAVED, ENV, FEW, RAX, RDX, REGISTERS
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.regalloc.ir import ANY, REGISTER, Attr, Bank, Block, Constraint, Fixed, Inst, Mem, Operand, Reuse, VReg
 from tlc.regalloc.target import Domain, Kind, Row, Spec, Target

@@ -24,7 +24,7 @@ back, if it may run long (`opt/polls.py`); a recursive function at its entry com
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.backends.context import VALUES
 from tlc.backends.program import Tables
@@ -39,6 +39,7 @@ from tlc.backends.x86.scalars import select_scalar
 from tlc.backends.x86.selector import Selector, Targets
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.opt.polls import polled
 from tlc.regalloc import ir
 from tlc.regalloc.ir import VReg

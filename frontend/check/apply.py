@@ -7,7 +7,7 @@ Application   struct lifting, then dimensions (`lifting.py` has the loops), then
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
@@ -26,6 +26,7 @@ from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import Parameter, Signature, dims_of_type, finish, is_tree, known, match, rank_of, substitute, whole_of
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import Local, TypeParam
 from tlc.frontend.types import I64, UNIT, Elem, FunctionType, StructType, TensorType, TupleType

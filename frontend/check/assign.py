@@ -11,7 +11,7 @@ x[a..b][i] = e      the same through what the slice lets see: x[a + i], with i i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check import keys
@@ -30,6 +30,7 @@ from tlc.frontend.check.subscripts import At, Gather, Item, Slice, as_i64, item_
 from tlc.frontend.check.type_nodes import kind_of
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import UNIT, StructType, TensorType, TupleType, Type
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tlc.frontend import ast, typed
@@ -17,6 +17,7 @@ from tlc.frontend.check.keys import Keys
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import Entry, Kind, ModuleScope, Scope, Variable
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import I64, Type
 

@@ -11,7 +11,7 @@ checkpoint(f)(x)    f(x), which a derivative runs again instead of keeping what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tlc.frontend import typed
 from tlc.frontend.check.body import Body
@@ -24,6 +24,7 @@ from tlc.frontend.check.report import fail
 from tlc.frontend.check.scope import FunctionDecl
 from tlc.frontend.check.signature import Parameter, Signature
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import Local
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type

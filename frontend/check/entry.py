@@ -11,7 +11,7 @@ immutable `i64` of an earlier entry is its value, a number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tlc.frontend import ast, typed
@@ -43,6 +43,7 @@ from tlc.frontend.check.scope import DimensionName, FunctionName, Kind, Scope, V
 from tlc.frontend.check.scope import Entry as ScopeEntry
 from tlc.frontend.check.session import Session
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import Local
 from tlc.frontend.types import I64, KEY, UNIT, Type

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tlc.frontend import typed
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.scope import FunctionDecl
 from tlc.frontend.check.signature import Parameter
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import REALS, UNIT, Elem, TensorType
 
 if TYPE_CHECKING:

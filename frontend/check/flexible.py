@@ -8,13 +8,13 @@ that reads the variable there gives the new dimensions their values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check.scope import Variable
 from tlc.frontend.check.signature import Bindings, finish, match, substitute
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import Type
 

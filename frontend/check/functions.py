@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check.body import Body
@@ -23,6 +23,7 @@ from tlc.frontend.check.scope import DimensionName, FunctionDecl, Kind, Scope, V
 from tlc.frontend.check.signature import Bindings as Bound
 from tlc.frontend.check.signature import Parameter, Signature, substitute
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import FunctionRef, Local, TypeParam
 from tlc.frontend.types import STR, FunctionType, TensorType, Type

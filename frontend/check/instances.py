@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, typed
@@ -34,6 +34,7 @@ from tlc.frontend.check.signature import Bindings, dims_of_type, substitute
 from tlc.frontend.check.statements import function_value, script_value
 from tlc.frontend.check.zonk import Zonk
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import FunctionRef, Local, TypeParam
 from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type

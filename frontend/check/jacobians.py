@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tlc.frontend import typed
 from tlc.frontend.check.body import Body
@@ -23,6 +23,7 @@ from tlc.frontend.check.pending import Outline, PendingConst
 from tlc.frontend.check.report import fail
 from tlc.frontend.check.signature import Signature
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import Local
 from tlc.frontend.types import BOOL, TensorType, TupleType, Type

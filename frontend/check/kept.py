@@ -10,7 +10,7 @@ All is immutable: an entry makes a new `State`, and one that fails leaves the ol
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from tlc.frontend.check.instances import freshen
 from tlc.frontend.check.scope import StructEntity
 from tlc.frontend.check.signature import Bindings, dims_of_type, finish, match, substitute
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import StructDecl, leaf_types
 from tlc.frontend.types import FunctionType, StructType, TensorType, TupleType, Type

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tlc.frontend import typed
@@ -20,6 +20,7 @@ from tlc.frontend.check.dimension import dim_of
 from tlc.frontend.check.report import fail
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import UNIT, Elem, TensorType, Type
 

@@ -14,7 +14,6 @@ Both are the loop that the language says; what becomes of it is a matter of late
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tlc.frontend import typed
 from tlc.frontend.check.body import Body
@@ -26,6 +25,7 @@ from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.check.signature import is_tree
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import KEY, StructType, TupleType, Type
 

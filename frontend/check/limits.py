@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tlc.frontend.check.report import Failed, fail
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.typed import TypeParam, field_types
 from tlc.frontend.types import StructType, TupleType, Type

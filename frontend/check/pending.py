@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tlc.frontend import typed
 from tlc.frontend.check.scope import FunctionDecl
+from tlc.frontend.records import dataclass
 from tlc.frontend.typed import Local, TypeParam
 from tlc.frontend.types import Type
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from tlc.frontend import ast, typed
@@ -21,6 +21,7 @@ from tlc.frontend.check.cells import (
     unify_elem,
 )
 from tlc.frontend.dims import Dim, DimVar, linear
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.typed import TypeParam
 from tlc.frontend.types import REALS, FunctionType, StructType, TensorType, TupleType, Type

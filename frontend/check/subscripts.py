@@ -9,7 +9,6 @@ x[a, b]        `for[k < m] x[a[k], b[k]]`: integer tensors of one subscript have
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tlc.frontend import ast, typed
 from tlc.frontend.check import habits
@@ -22,6 +21,7 @@ from tlc.frontend.check.report import fail
 from tlc.frontend.check.signature import strip
 from tlc.frontend.diagnostics import Label
 from tlc.frontend.dims import Dim
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.frontend.types import INTS, STR, Elem, StructType, TensorType, TupleType, Type
 

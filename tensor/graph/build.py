@@ -14,9 +14,10 @@ tensors; at most one of the instructions is a `reduce`. What is not of that form
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Terminator, Value, const_of

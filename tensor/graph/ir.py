@@ -18,13 +18,14 @@ tensor's cells (row-major), so that a reshape is a load with another shape and c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
 
 from tlc.frontend.ops import DTYPES, SCALAR_OPS, evaluate
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
 

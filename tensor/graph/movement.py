@@ -24,12 +24,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic, Label
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.ssa.tokens import near

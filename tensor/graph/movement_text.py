@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 
 _NUMBER = r"-?(?:inf|nan|\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)(?!\w)"

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source
 from tlc.frontend.types import Elem
 from tlc.tensor.graph.ir import (

@@ -15,9 +15,9 @@ Every amount can be written as statements of a kernel (`Writer`), so that a back
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from tlc.frontend.ops import evaluate
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import Buffer, Const, Declare, Expr, For, Let, Load, Op, Space, Stmt, Store, Var, const, op, subexpressions
 from tlc.tensor.kernel.text import print_expr

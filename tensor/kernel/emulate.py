@@ -23,12 +23,13 @@ Requires a verified kernel. `backward` lets threads run in the other order: a ra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
 from tlc.frontend.ops import DTYPES
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import applied, expressions
 from tlc.tensor.kernel.grid import Grid, grids, is_gpu, syncs

@@ -34,11 +34,11 @@ varies, and what is computed from these. `t // 32` is the same in a warp.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
 
 from tlc.frontend.diagnostics import InternalError
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import (
     GROUPS,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES, SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.grid import grid_of, is_gpu, syncs
 from tlc.tensor.kernel.ir import (

@@ -17,12 +17,12 @@ A factor of f32 is to be a number of tf32: an f32 whose last 13 bits are 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import WARP, Const, Expr, const, op
 

@@ -7,7 +7,8 @@ different blocks of a grid are never ordered. Grids are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from tlc.frontend.records import dataclass
 
 
 @dataclass(frozen=True)

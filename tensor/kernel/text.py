@@ -47,10 +47,10 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tlc.frontend.diagnostics import CompileError, Diagnostic
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Source, Span
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.ir import (
