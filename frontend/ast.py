@@ -7,9 +7,9 @@ dotted string.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, fields
+from dataclasses import field
 
-from tlc.frontend.records import dataclass
+from tlc.frontend.records import dataclass, field_names
 from tlc.frontend.source import Source, Span
 
 
@@ -381,22 +381,22 @@ def walk(*nodes: Node | None) -> Iterator[Node]:
     while work:
         node = work.pop()
         yield node
-        work += reversed(list(children(node)))
+        work += reversed(children(node))
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """The nodes directly in a node."""
-    for f in fields(node):
-        if f.name != "span":
-            yield from _nodes(getattr(node, f.name))
+    return _nodes(tuple([getattr(node, name) for name in field_names(type(node))]))
 
 
-def _nodes(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for v in value:
-            yield from _nodes(v)
+def _nodes(values: tuple[object, ...]) -> list[Node]:
+    found: list[Node] = []
+    for value in values:
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += _nodes(value)
+    return found
 
 
 def names_in(*nodes: Node | None) -> Iterator[str]:

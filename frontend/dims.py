@@ -69,7 +69,8 @@ class Dim:
     @staticmethod
     def of(terms: dict[Monomial, int]) -> Dim:
         kept = [(m, c) for m, c in terms.items() if c]
-        kept.sort(key=lambda t: (-sum(p for _, p in t[0]), [(_key(a), p) for a, p in t[0]]))
+        if len(kept) > 1:
+            kept.sort(key=lambda t: (-sum(p for _, p in t[0]), [(_key(a), p) for a, p in t[0]]))
         return Dim(tuple(kept))
 
     @property
@@ -89,6 +90,8 @@ class Dim:
         return monomial[0][0] if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
 
     def __add__(self, other: Dim) -> Dim:
+        if not self.terms or not other.terms:
+            return self if self.terms else other
         out = dict(self.terms)
         for m, c in other.terms:
             out[m] = out.get(m, 0) + c
@@ -101,6 +104,9 @@ class Dim:
         return self + -other
 
     def __mul__(self, other: Dim) -> Dim:
+        for factor, term in ((self.value, other), (other.value, self)):
+            if factor is not None:
+                return term._scaled(factor)
         out: dict[Monomial, int] = {}
         for m, c in self.terms:
             for n, d in other.terms:
@@ -110,6 +116,11 @@ class Dim:
                 key = tuple(sorted(powers.items(), key=lambda t: _key(t[0])))
                 out[key] = out.get(key, 0) + c * d
         return Dim.of(out)
+
+    def _scaled(self, factor: int) -> Dim:
+        if factor == 1:
+            return self
+        return Dim(tuple((m, c * factor) for m, c in self.terms)) if factor else self.const(0)
 
     def __floordiv__(self, other: Dim) -> Dim:
         """Exact where every term divides by a single-term divisor, otherwise an atom. The divisor is not zero."""
@@ -136,6 +147,9 @@ class Dim:
 
     def substitute(self, lookup: Callable[[DimVar], Dim | None]) -> Dim:
         """Replace variables; `lookup` gives None to keep one."""
+        atom = self.atom
+        if isinstance(atom, DimVar):  # as nearly every term is
+            return lookup(atom) or self
         out = Dim.const(0)
         for monomial, coefficient in self.terms:
             product = Dim.const(coefficient)

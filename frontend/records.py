@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from dataclasses import dataclass as standard
-from functools import partial
+from functools import cache, partial
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass"]
+__all__ = ["dataclass", "field_names"]
 
 Code = tuple[str, dict[str, Any]]  # the text of a function, and what it names that is not built in
 
@@ -98,6 +98,12 @@ def _compared(cls: type[Any], name: str) -> str:
 
 def _tuple(items: Iterable[str]) -> str:
     return f"({''.join(f'{item}, ' for item in items)})"
+
+
+@cache
+def field_names(cls: type[Any]) -> tuple[str, ...]:
+    """The names of a class's fields, in order: for walks, which ask at every node."""
+    return tuple(f.name for f in fields(cls))
 
 
 @recursive_repr()

@@ -494,7 +494,12 @@ def leaf_types(type: Type) -> Iterator[TensorType]:
 
 def field_types(type: StructType) -> list[Type]:
     """The types of the fields of this instance, leading dimensions of a struct array included."""
-    return [with_dims(type.dims, instantiate(f.type, type)) for f in type.decl.fields]
+    return [field_type(type, k) for k in range(len(type.decl.fields))]
+
+
+def field_type(type: StructType, index: int) -> Type:
+    """The type of one field of this instance."""
+    return with_dims(type.dims, instantiate(type.decl.fields[index].type, type))
 
 
 def with_dims(dims: tuple[Dim, ...], type: Type) -> Type:

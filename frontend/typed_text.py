@@ -144,7 +144,7 @@ class Printer:
                     type = StructType(type.decl, type.args, type.dims[len(step.indices) :])
             elif isinstance(type, StructType):
                 out += f".{type.decl.fields[step.index].name}"
-                type = t.field_types(type)[step.index]
+                type = t.field_type(type, step.index)
             elif isinstance(type, TupleType):
                 out += f"[{step.index}]"
                 type = type.items[step.index]

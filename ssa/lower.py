@@ -27,6 +27,7 @@ Worked example:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from tlc.frontend import typed as t
 from tlc.frontend.diagnostics import InternalError
@@ -435,14 +436,16 @@ class FunctionLowering(State):
 # ---------------------------------------------------------------- types of parts
 
 
+@cache
 def part_type(type: SourceType, index: int) -> SourceType:
     """The type of a field of a struct (with the dimensions of a struct array) or of an item of a tuple."""
     if isinstance(type, TupleType):
         return type.items[index]
     assert isinstance(type, StructType)
-    return t.field_types(type)[index]
+    return t.field_type(type, index)
 
 
+@cache
 def part_slice(type: SourceType, index: int) -> tuple[int, int]:
     """Which leaves of a value are those of a part."""
     counts = [len(leaves_of(part_type(type, k))) for k in range(index + 1)]

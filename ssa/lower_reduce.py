@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from tlc.frontend import typed as t
 from tlc.frontend.dims import Dim, DimVar
 from tlc.frontend.narrow_reals import NARROW
 from tlc.frontend.ops import DTYPES
+from tlc.frontend.records import field_names
 from tlc.frontend.types import F32 as SOURCE_F32
 from tlc.frontend.types import I64 as SOURCE_I64
 from tlc.frontend.types import Elem, TensorType
@@ -191,7 +192,7 @@ def _mentions(tree: object) -> Iterator[t.Local | DimVar]:
     elif isinstance(tree, tuple):
         for item in tree:
             yield from _mentions(item)
-    elif is_dataclass(tree) and isinstance(tree, (t.Expr, t.Stmt, t.Range, t.Hole, t.IndexStep)):
-        for f in fields(tree):
-            if f.name not in ("span", "type"):
-                yield from _mentions(getattr(tree, f.name))
+    elif isinstance(tree, (t.Expr, t.Stmt, t.Range, t.Hole, t.IndexStep)):
+        for name in field_names(type(tree)):
+            if name not in ("span", "type"):
+                yield from _mentions(getattr(tree, name))

@@ -63,6 +63,17 @@ def ssa_types(type: SourceType) -> tuple[Type, ...]:
     return tuple(map(ssa_type, leaves_of(type)))
 
 
+@cache
+def _dims_of(type: SourceType) -> tuple[tuple[Dim, int, int], ...]:
+    """The dimensions of a type that are no constants, each with the first place that has it: which leaf, which axis."""
+    places: dict[Dim, tuple[int, int]] = {}
+    for k, leaf in enumerate(leaves_of(type)):
+        for axis, dim in enumerate(leaf.dims):
+            if dim.value is None:
+                places.setdefault(dim, (k, axis))
+    return tuple((dim, *place) for dim, place in places.items())
+
+
 class State:
     """The state of lowering one function."""
 
@@ -191,14 +202,14 @@ class State:
 
     def learn(self, type: SourceType, values: Leaves) -> None:
         """Note the extents of these values as the meaning of bare dimension variables not seen before."""
-        for leaf, value in zip(leaves_of(type), values, strict=True):
-            for axis, dim in enumerate(leaf.dims):
-                if isinstance(dim.atom, DimVar):
-                    self.dims.setdefault(dim.atom.uid, Extent(value, axis))
-                else:
-                    for atom in dim.atoms():
-                        if atom.uid not in self.dims:
-                            self.terms.setdefault(atom.uid, []).append((dim, Extent(value, axis)))
+        for dim, leaf, axis in _dims_of(type):
+            if isinstance(dim.atom, DimVar):
+                if dim.atom.uid not in self.dims:
+                    self.dims[dim.atom.uid] = Extent(values[leaf], axis)
+            else:
+                for atom in dim.atoms():
+                    if atom.uid not in self.dims:
+                        self.terms.setdefault(atom.uid, []).append((dim, Extent(values[leaf], axis)))
 
     def knows(self, dim: Dim) -> bool:
         return all(a.uid in self.dims for a in dim.atoms())

@@ -134,7 +134,7 @@ def _place(body: Body, node: ast.Expr, binds: Bindings) -> Place:
                 for k, f in enumerate(type.decl.fields):
                     if f.name == node.name:
                         place.path.append(typed.PartStep(k))
-                        place.type = typed.field_types(type)[k]
+                        place.type = typed.field_type(type, k)
                         return place
             names = [f.name for f in type.decl.visible] if isinstance(type, StructType) else []
             raise fail("E0310", f"`{type}` has no field `{node.name}`", node.name_span, help=field_help(node.name, names))

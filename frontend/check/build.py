@@ -61,7 +61,7 @@ def part(base: typed.Expr, index: int) -> typed.Expr:
     if isinstance(type, TupleType):
         return typed.Part(base, index, type=type.items[index], span=base.span)
     assert isinstance(type, StructType)
-    return typed.Part(base, index, type=typed.field_types(type)[index], span=base.span)
+    return typed.Part(base, index, type=typed.field_type(type, index), span=base.span)
 
 
 def index(base: typed.Expr, indices: tuple[typed.Expr, ...], checked: tuple[bool, ...] | None = None) -> typed.Expr:

@@ -16,8 +16,9 @@ from tlc.frontend.check.report import Failed, warning
 
 def lost(node: ast.Function) -> list[Failed]:
     """The warnings for a function."""
-    everywhere = _names(node)
-    return [w for loop in ast.walk(node.body) if isinstance(loop, ast.For | ast.While) for w in _lost_in(loop, everywhere)]
+    loops = [n for n in ast.walk(node.body) if isinstance(n, ast.For | ast.While)]
+    everywhere = _names(node) if loops else Counter[str]()
+    return [w for loop in loops for w in _lost_in(loop, everywhere)]
 
 
 def _lost_in(loop: ast.For | ast.While, everywhere: Counter[str]) -> list[Failed]:

@@ -19,10 +19,13 @@ LEAST = 3  # shorter names are all alike
 
 def misspelt(node: ast.Function, variables: Iterable[DimVar], others: dict[str, DimVar | None]) -> list[Failed]:
     """The warnings for a function. `others` are the names that a dimension may have had in mind, those of `variables` included."""
+    long = [v for v in variables if len(v.name) >= LEAST]
+    if not long:
+        return []
     uses = Counter(ast.names_of_all(*(p.type for p in node.params), node.result, node.body))
     out: list[Failed] = []
-    for v in variables:
-        if len(v.name) < LEAST or uses[v.name] != 1:
+    for v in long:
+        if uses[v.name] != 1:
             continue
         for name, other in others.items():
             # Of two names that are used once the second is the slip.

@@ -7,18 +7,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tlc.frontend import typed
 from tlc.frontend.check.build import dim_value, read
 from tlc.frontend.check.pending import Closed, Outline
 from tlc.frontend.dims import Dim, DimVar
+from tlc.frontend.records import field_names
 from tlc.frontend.typed import leaf_types
 from tlc.frontend.types import I64, Type
 
 if TYPE_CHECKING:
     from tlc.frontend.check.zonk import Zonk
+
+
+_NODES = (typed.Expr, typed.Stmt, typed.Range, typed.Hole, typed.IndexStep)
 
 
 def close(zonk: Zonk, outline: Outline) -> Closed:
@@ -60,14 +63,14 @@ def _direct(zonk: Zonk, params: tuple[typed.Local, ...], body: typed.Expr) -> Cl
 
 def walk(node: Any) -> Iterator[Any]:
     """Every typed node of a tree, parents first."""
-    if isinstance(node, tuple):
-        for n in node:
-            yield from walk(n)
-    elif isinstance(node, typed.Expr | typed.Stmt | typed.Range | typed.Hole | typed.IndexStep):
-        yield node
-        for f in fields(node):
-            if f.name not in ("span", "type"):
-                yield from walk(getattr(node, f.name))
+    work = [node]
+    while work:
+        node = work.pop()
+        if isinstance(node, tuple):
+            work += reversed(node)
+        elif isinstance(node, _NODES):
+            yield node
+            work += [getattr(node, name) for name in reversed(field_names(type(node))) if name not in ("span", "type")]
 
 
 def _free_locals(params: tuple[typed.Local, ...], body: typed.Expr) -> tuple[list[typed.Local], set[DimVar]]:
@@ -121,7 +124,7 @@ def _rename(node: Any, table: dict[int, typed.Local]) -> Any:
         return tuple(_rename(n, table) for n in node)
     if isinstance(node, typed.Local):
         return table.get(node.uid, node)
-    if isinstance(node, typed.Expr | typed.Stmt | typed.Range | typed.Hole | typed.IndexStep):
+    if isinstance(node, _NODES):
         out = object.__new__(type(node))
         out.__dict__.update({k: (v if k in ("span", "type") else _rename(v, table)) for k, v in node.__dict__.items()})
         return out

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,13 +33,13 @@ from tlc.frontend.check.report import Failed, fail, unsupported
 from tlc.frontend.dims import Dim
 from tlc.frontend.narrow_reals import NARROW, nearest
 from tlc.frontend.ops import DTYPES
+from tlc.frontend.records import field_names
 from tlc.frontend.types import UNIT, Elem, FunctionType, StructType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
     from tlc.frontend.check.instances import Instance
     from tlc.frontend.check.session import Session
 
-_FIELDS: dict[type, tuple[str, ...]] = {}
 _TYPES = (TensorType, StructType, TupleType, FunctionType)
 
 
@@ -74,16 +73,13 @@ class Zonk:
             return special(self, node)
         if not isinstance(node, _NODES):
             return node
-        cls = type(node)
-        names = _FIELDS.get(cls)
-        if names is None:
-            names = _FIELDS[cls] = tuple(f.name for f in fields(node) if f.name != "span")
         changed = {}
-        for name in names:
-            old = getattr(node, name)
-            new = self.node(old)
-            if new is not old:
-                changed[name] = new
+        for name in field_names(type(node)):
+            if name != "span":
+                old = getattr(node, name)
+                new = self.node(old)
+                if new is not old:
+                    changed[name] = new
         out = _replace(node, changed)
         if isinstance(out, typed.Expr) and isinstance(out.type, TensorType) and out.type.elem is Elem.STR and out.type.dims:
             raise unsupported("a tensor of strings", out.span)
