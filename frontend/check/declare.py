@@ -5,6 +5,7 @@ First every name is entered, then fields and signatures are read, so definitions
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tlc.frontend import ast, foreign, typed
@@ -55,10 +56,7 @@ def fill(session: Session, scope: ModuleScope) -> None:
         if isinstance(entity, StructEntity) and entity.module is scope and not entity.broken:
             _check_struct(session, entity)
         elif isinstance(entity, FunctionDecl) and entity.module is scope:
-            try:
-                entity.signature = _signature(session, entity)
-            except Failed as e:
-                session.report(e)
+            entity.declare(partial(_reported_signature, session, entity), later=scope.trusted)  # of a library, few are asked for
 
 
 def main(session: Session, scope: ModuleScope) -> Main | None:
@@ -201,6 +199,15 @@ def _bare_dims(decl: typed.StructDecl) -> set[DimVar]:
 
 
 # ---------------------------------------------------------------- functions
+
+
+def _reported_signature(session: Session, entity: FunctionDecl) -> Signature | None:
+    """None if it is wrong, which is reported."""
+    try:
+        return _signature(session, entity)
+    except Failed as e:
+        session.report(e)
+        return None
 
 
 def _signature(session: Session, entity: FunctionDecl) -> Signature:

@@ -6,7 +6,7 @@ variables around it but not assign them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from difflib import get_close_matches
 from enum import Enum
@@ -28,12 +28,27 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class FunctionDecl:
-    """A function as declared. `signature` is None while it is unknown or if it is wrong (and was reported)."""
+    """A function as declared."""
 
     name: str  # unique and readable: `nn.linear`
     node: ast.Function
     module: ModuleScope
-    signature: Signature | None = None
+    _read: Callable[[], Signature | None] | None = None  # what there is to read
+    _signature: Signature | None = None
+
+    @property
+    def signature(self) -> Signature | None:
+        """None while it is unknown or if it is wrong (and was reported)."""
+        if self._read is not None:
+            read, self._read = self._read, None
+            self._signature = read()
+        return self._signature
+
+    def declare(self, read: Callable[[], Signature | None], later: bool) -> None:
+        """Say how the signature is read; it is read now, or `later`, when somebody asks for it."""
+        self._read = read
+        if not later:
+            self._signature = self.signature
 
     @property
     def is_service(self) -> bool:
