@@ -18,6 +18,7 @@ def entry() -> None:
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # else somebody asked for silence
         signal.signal(signal.SIGINT, _leave)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts threads for products of matrices, which nobody here asks it for
     from tlc.driver.cli import entry as run
 
     signal.signal(signal.SIGINT, usual)

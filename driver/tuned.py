@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from tlc.backends import cpu
@@ -58,6 +57,8 @@ class Tuned:
 
 @cache
 def _versions() -> tuple[str, str]:
+    from importlib import metadata  # slow to load, and few programs have choices
+
     return metadata.version("tlc"), metadata.version("llvmlite")
 
 
