@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from tlc.frontend.source import NOWHERE, Source
@@ -13,9 +15,13 @@ T = TypeVar("T")
 
 
 def pack(value: object, **sources: Source) -> bytes:
-    """The bytes of an object that speaks of these sources, and of `NOWHERE`, alone."""
+    """The bytes of an object. Of these sources, and of `NOWHERE`, it has the names; others are copied."""
     buffer = io.BytesIO()
-    _Pickler(buffer, {id(source): name for name, source in _named(sources).items()}).dump(value)
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    names = {id(source): name for name, source in _named(sources).items()}
+    # It is asked about sources alone, where `persistent_id` is asked about every object.
+    pickler.dispatch_table = {**copyreg.dispatch_table, Source: partial(_reduced, names)}
+    pickler.dump(value)
     return buffer.getvalue()
 
 
@@ -32,13 +38,15 @@ def _named(sources: Mapping[str, Source]) -> dict[str, Source]:
     return {"nowhere": NOWHERE.source, **sources}
 
 
-class _Pickler(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO, names: Mapping[int, str]) -> None:
-        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
-        self.names = names
+def _reduced(names: Mapping[int, str], source: Source) -> Any:
+    """A source in a pickle: the call that gives it (see `object.__reduce__`)."""
+    name = names.get(id(source))
+    return source.__reduce_ex__(pickle.HIGHEST_PROTOCOL) if name is None else (_source_named, (name,))
 
-    def persistent_id(self, obj: Any) -> str | None:
-        return self.names.get(id(obj))
+
+def _source_named(name: str) -> Source:
+    """What stands in a pickle for a source with a name; who reads it knows the sources."""
+    raise NotImplementedError(name)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -46,5 +54,6 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(buffer)
         self.sources = sources
 
-    def persistent_load(self, pid: str) -> Source:
-        return self.sources[pid]
+    def find_class(self, module: str, name: str) -> Any:
+        named = module == __name__ and name == _source_named.__name__
+        return self.sources.__getitem__ if named else super().find_class(module, name)

@@ -100,10 +100,12 @@ def _tuple(items: Iterable[str]) -> str:
     return f"({''.join(f'{item}, ' for item in items)})"
 
 
-@cache
-def field_names(cls: type[Any]) -> tuple[str, ...]:
+def _field_names(cls: type[Any]) -> tuple[str, ...]:
     """The names of a class's fields, in order: for walks, which ask at every node."""
     return tuple(f.name for f in fields(cls))
+
+
+field_names: Callable[[Any], tuple[str, ...]] = cache(_field_names)  # not `@cache`: mypy would not let a class be a key
 
 
 @recursive_repr()

@@ -29,6 +29,8 @@ class Elem(Enum):
     STR = "str"
     KEY = "key"
 
+    __hash__ = object.__hash__  # what `Enum` has is the name's, by way of Python
+
     @property
     def is_real(self) -> bool:
         return self in REALS
