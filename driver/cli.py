@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
 def entry() -> None:
     """The console script."""
-    gc.freeze()  # what is loaded stays; and a compiler makes much that lives long, so looking for what does not, seldom, pays
-    gc.set_threshold(100_000, 20, 50)
+    gc.freeze()  # what is loaded stays
     output.prepare()
     status = main(sys.argv[1:])
     gc.freeze()  # at its end Python looks at everything once more, and all goes anyway

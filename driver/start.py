@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ def entry() -> None:
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # else somebody asked for silence
         signal.signal(signal.SIGINT, _leave)
+    gc.set_threshold(100_000, 20, 50)  # a compiler makes much that lives long, so looking for what does not, seldom, pays
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts threads for products of matrices, which nobody here asks it for
     from tlc.driver.cli import entry as run
 

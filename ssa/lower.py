@@ -87,9 +87,11 @@ class FunctionLowering(State):
 
     def expr(self, e: t.Expr) -> Leaves:
         values = self._expr(e)
-        if len(values) != len(leaves_of(e.type)):
+        scalar = isinstance(e.type, TensorType) and not e.type.dims  # as most are; there is nothing to learn from one
+        if len(values) != (1 if scalar else len(leaves_of(e.type))):
             raise InternalError(f"{type(e).__name__} of type {e.type} has {len(values)} leaves", f"lower, at {e.span}")
-        self.learn(e.type, values)
+        if not scalar:
+            self.learn(e.type, values)
         return values
 
     def scalar(self, e: t.Expr) -> Value:

@@ -59,6 +59,7 @@ def ssa_type(type: TensorType) -> Type:
     return Type(type.elem, type.rank)
 
 
+@cache
 def ssa_types(type: SourceType) -> tuple[Type, ...]:
     return tuple(map(ssa_type, leaves_of(type)))
 

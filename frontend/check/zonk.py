@@ -7,7 +7,7 @@ is shared.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from tlc.frontend.check.instances import Instance
     from tlc.frontend.check.session import Session
 
-_TYPES = (TensorType, StructType, TupleType, FunctionType)
-
 
 class Zonk:
     """One function's tree made final."""
@@ -62,22 +60,20 @@ class Zonk:
 
     def node(self, node: Any) -> Any:
         """Rebuild any typed node (or a tuple of them, a type, a local, a plain value)."""
-        if isinstance(node, tuple):
-            return tuple([self.node(n) for n in node]) if node else node
-        if isinstance(node, _TYPES):
-            return self.type(node)
-        if isinstance(node, typed.Local):
-            return self.local(node)
-        special = _SPECIAL.get(type(node))
-        if special is not None:
-            return special(self, node)
-        if not isinstance(node, _NODES):
-            return node
+        rebuild = _REBUILD.get(type(node))
+        return rebuild(self, node) if rebuild is not None else node
+
+    def _items(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([self.node(n) for n in nodes]) if nodes else nodes
+
+    def _parts(self, node: Any) -> Any:
+        """A node whose fields are rebuilt one by one."""
         changed = {}
         for name in field_names(type(node)):
-            if name != "span":
-                old = getattr(node, name)
-                new = self.node(old)
+            old = getattr(node, name)
+            rebuild = _REBUILD.get(type(old))
+            if rebuild is not None:
+                new = rebuild(self, old)
                 if new is not old:
                     changed[name] = new
         out = _replace(node, changed)
@@ -167,8 +163,23 @@ class Zonk:
 
 
 typed_i64 = TensorType(Elem.I64)
-_NODES = (typed.Expr, typed.Stmt, typed.Range, typed.Hole, typed.PartStep, typed.IndexStep)
-_SPECIAL: dict[type, Callable[[Zonk, Any], Any]] = {
+
+
+def _with_subclasses(*classes: type) -> Iterator[type]:
+    for cls in classes:
+        yield cls
+        yield from _with_subclasses(*cls.__subclasses__())
+
+
+# By class, how what may stand in a typed tree is rebuilt; whatever else does stays.
+_REBUILD: dict[type, Callable[[Zonk, Any], Any]] = {
+    **dict.fromkeys(
+        _with_subclasses(typed.Expr, typed.Stmt, typed.Range, typed.Hole, typed.PartStep, typed.IndexStep),
+        Zonk._parts,
+    ),
+    **dict.fromkeys((TensorType, StructType, TupleType, FunctionType), Zonk.type),
+    tuple: Zonk._items,
+    typed.Local: Zonk.local,
     PendingCall: Zonk._call,
     PendingGrad: Zonk._grad,
     PendingJvp: Zonk._jvp,
