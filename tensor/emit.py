@@ -46,7 +46,7 @@ class Scope:
         return self.looped or (self.parent is not None and self.parent.is_looped)
 
     def binds(self, needs: frozenset[int]) -> bool:
-        return any(k in self.axes for k in needs) or (bool(self.accs) and ACC in needs)
+        return not needs.isdisjoint(self.axes) or (bool(self.accs) and ACC in needs)
 
     def lookup(self, k: int) -> KExpr:
         scope: Scope | None = self
@@ -141,18 +141,27 @@ class Emitter:
         """The kernel's expression for e at the end of a scope, with whatever it needs emitted before."""
         if e not in self.needs:
             self.learn([e])
+        if e.depth > LEVELS and e not in self.home(e, scope).memo:
+            for part in e.below:
+                if part.depth % LEVELS == 0:
+                    self.within(part, scope)
+        return self.within(e, scope)
+
+    def home(self, e: Expr, scope: Scope) -> Scope:
+        """The outermost scope in which an expression may be bound."""
+        needs, memory = self.needs[e], self.memory[e]
+        while scope.parent is not None and not scope.binds(needs) and not (memory and scope.guard):
+            self.moved += memory and scope.optional
+            scope = scope.parent
+        return scope
+
+    def within(self, e: Expr, scope: Scope) -> KExpr:
+        """The same of an expression of few levels, or of which what lies deeper is bound."""
         if e.op == "load" and e.data.tensor in self.variables:
             return self.variables[e.data.tensor]
-        home = scope
-        while home.parent is not None and not home.binds(self.needs[e]) and not (home.guard and self.memory[e]):
-            self.moved += home.optional and self.memory[e]
-            home = home.parent
+        home = self.home(e, scope)
         if e in home.memo:
             return home.memo[e]
-        if e.depth > LEVELS:
-            for part in walk([e]):
-                if part.depth % LEVELS == 0 and part is not e:
-                    self.emit(part, scope)
         match e.op:
             case "const":
                 return Const(e.data, e.elem)
@@ -163,13 +172,13 @@ class Emitter:
             case "scalar":
                 return self.scalar(e.data)
             case "load":
-                guard = None if e.guard is None else self.emit(e.guard, home)
-                indices = tuple(self.emit(a, home) for a in e.indices)
+                guard = None if e.guard is None else self.within(e.guard, home)
+                indices = tuple([self.within(a, home) for a in e.indices])
                 value: KExpr = Load(self.buffer(e.data), self.seated(e.data.tensor, indices), guard)
             case "apply":
-                value = Apply(str(e.data), e.elem, tuple(self.argument(a, home) for a in e.args))
+                value = Apply(str(e.data), e.elem, tuple([self.argument(a, home) for a in e.args]))
             case _:
-                value = op(e.op, *(self.emit(a, home) for a in e.args), elem=e.elem)
+                value = op(e.op, *[self.within(a, home) for a in e.args], elem=e.elem)
         if is_arithmetic(e) or (home is scope and self.uses[e] == 1 and e.depth % LEVELS):
             return value
         var = Var(self.fresh("t"), e.elem)
@@ -181,7 +190,7 @@ class Emitter:
         if e.op == "whole":
             tensor: Tensor = e.data
             return self.buffer(View(tensor, tensor.shape))
-        return self.emit(e, scope)
+        return self.within(e, scope)
 
     # ------------------------------------------------------------ statements
 

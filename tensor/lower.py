@@ -142,20 +142,19 @@ class _Lowering:
             together(self.decisions, work.nodes)
         scheduled = chosen(work, self.target, self.choices)
         nameless = scheduled.kernel
-        if nameless not in self.names:
-            name = f"{_what(work)}_{len(self.kernels)}"
+        name = self.names.setdefault(nameless, f"{_what(work)}_{len(self.kernels)}")
+        if name not in self.kernels:
             kernel = replace(nameless, name=name, can_fail=any(can_fail(self.module, f) for f in applied(nameless)))
             kernel = renamed(kernel, _source_names(scheduled))
             verify(kernel, expanded=self.target.expands)
-            self.names[nameless] = name
             self.kernels[name] = kernel
             self.works[name] = work
             if self.made is not None and not applied(kernel):
                 self.made(kernel)
             if choice := turned(scheduled.asked):
                 self.chosen[name] = choice
-        self.places.setdefault(self.names[nameless], {}).update({s: None for n in nodes_of(work) for s in (*n.joined, n.span)})
-        return self.names[nameless], scheduled
+        self.places.setdefault(name, {}).update({s: None for n in nodes_of(work) for s in (*n.joined, n.span)})
+        return name, scheduled
 
 
 def nodes_of(work: Work) -> tuple[Node, ...]:

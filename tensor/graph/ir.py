@@ -17,7 +17,7 @@ tensor's cells (row-major), so that a reshape is a load with another shape and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from math import inf
@@ -40,7 +40,7 @@ class Expr:
     acc     data is its number
     """
 
-    __slots__ = ("__weakref__", "args", "data", "depth", "elem", "number", "op")
+    __slots__ = ("__weakref__", "_below", "args", "data", "depth", "elem", "number", "op")
 
     def __init__(self, op: str, elem: Elem, args: tuple[Expr, ...], data: Any, number: int) -> None:
         self.op = op
@@ -48,10 +48,31 @@ class Expr:
         self.args = args
         self.data = data
         self.number = number  # in order of creation: a deterministic order for sorting
-        self.depth: int = 1 + max((a.depth for a in args), default=0)
+        self.depth: int = 1 + max([a.depth for a in args]) if args else 1
+        self._below: tuple[Expr, ...] | None = None if args else ()
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.data if self.data is not None else ''}{self.args or ''}>"
+
+    @property
+    def below(self) -> tuple[Expr, ...]:
+        """Every distinct expression in this one, operands before users. Passes walk over the same expressions again and again."""
+        if self._below is None:
+            found: dict[Expr, None] = {}
+            stack = [(a, False) for a in reversed(self.args)]
+            while stack:
+                e, done = stack.pop()
+                if done:
+                    found[e] = None
+                elif e not in found:
+                    if e._below is not None:  # in this order too, but for what was found before
+                        found.update(dict.fromkeys(e._below))
+                        found[e] = None
+                    else:
+                        stack.append((e, True))
+                        stack += [(a, False) for a in reversed(e.args)]
+            self._below = tuple(found)
+        return self._below
 
     @property
     def indices(self) -> tuple[Expr, ...]:
@@ -328,6 +349,8 @@ def op(name: str, *args: Expr, elem: Elem | None = None) -> Expr:
 
 def rebuild(e: Expr, args: Sequence[Expr], view: View | None = None) -> Expr:
     """The same expression over other arguments."""
+    if args == e.args and view is None:
+        return e
     match e.op:
         case "load":
             v: View = view or e.data
@@ -344,27 +367,19 @@ def rebuild(e: Expr, args: Sequence[Expr], view: View | None = None) -> Expr:
 # ---------------------------------------------------------------- walking expressions
 
 
-def walk(roots: Sequence[Expr]) -> Iterator[Expr]:
+def walk(roots: Sequence[Expr]) -> Collection[Expr]:
     """Every distinct expression under the roots, operands before users."""
-    seen: set[Expr] = set()
-    for root in roots:
-        stack = [(root, False)]
-        while stack:
-            e, done = stack.pop()
-            if done:
-                yield e
-            elif e not in seen:
-                seen.add(e)
-                stack.append((e, True))
-                stack.extend((a, False) for a in reversed(e.args))
+    if len(roots) == 1:
+        return (*roots[0].below, roots[0])
+    return dict.fromkeys(e for root in roots for e in (*root.below, root))
 
 
 def transform(roots: Sequence[Expr], change: Callable[[Expr, tuple[Expr, ...]], Expr]) -> tuple[Expr, ...]:
     """Rebuild expressions bottom up; `change` gets an expression and its changed arguments."""
     done: dict[Expr, Expr] = {}
     for e in walk(roots):
-        done[e] = change(e, tuple(done[a] for a in e.args))
-    return tuple(done[r] for r in roots)
+        done[e] = change(e, tuple([done[a] for a in e.args]))
+    return tuple([done[r] for r in roots])
 
 
 def substitute(e: Expr, axes: dict[int, Expr], accs: Sequence[Expr] = ()) -> Expr:

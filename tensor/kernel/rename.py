@@ -49,8 +49,10 @@ def renamed(kernel: Kernel, wanted: Mapping[str, str]) -> Kernel:
 class _Renaming:
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
+        self.buffers: dict[int, Buffer] = {}  # renamed ones by the `id` of what is a parameter: its loads share it
 
     def kernel(self, k: Kernel) -> Kernel:
+        self.buffers = {id(b): self.buffer(b) for b in k.buffers}
         inputs = tuple(self.buffer(p) if isinstance(p, Buffer) else self.var(p) for p in k.inputs)
         return replace(k, outputs=tuple(map(self.buffer, k.outputs)), inputs=inputs, body=self.body(k.body))
 
@@ -58,7 +60,9 @@ class _Renaming:
         return Var(self.names[v.name], v.elem) if v.name in self.names else v
 
     def buffer(self, b: Buffer) -> Buffer:
-        return replace(b, name=self.names[b.name], shape=tuple(map(self.expr, b.shape))) if b.name in self.names else b
+        if b.name not in self.names:
+            return b
+        return self.buffers.get(id(b)) or replace(b, name=self.names[b.name], shape=tuple(map(self.expr, b.shape)))
 
     def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(map(self.stmt, body))
@@ -91,13 +95,13 @@ class _Renaming:
 
     def expr(self, e: Expr) -> Expr:
         match e:
+            case Op():
+                return Op(e.op, e.elem, tuple(map(self.expr, e.args)))
             case Var():
                 return self.var(e)
             case Load():
                 return self.load(e)
             case Apply():
                 return replace(e, args=tuple(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in e.args))
-            case Op():
-                return Op(e.op, e.elem, tuple(map(self.expr, e.args)))
             case _:
                 return e

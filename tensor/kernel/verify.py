@@ -72,6 +72,7 @@ class _Verifier:
         return InternalError(f"{message}\n{print_kernel(self.kernel)}", f"kernel {self.kernel.name}")
 
     def check(self, ok: bool, message: str) -> None:
+        """For what a kernel has few of: a message costs more than to look."""
         if not ok:
             raise self.fail(message)
 
@@ -193,57 +194,67 @@ class _Verifier:
 
     # ---------------------------------------------------------------- expressions
 
+    def is_bound(self, x: Var | Buffer) -> bool:
+        """Whether a variable or buffer is in scope as it is used."""
+        bound = self.scope.get(x.name)
+        return bound is x or bound == x
+
     def access(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        self.check(self.scope.get(b.name) == b, f"buffer `{b.name}` is not in scope as it is used")
-        self.check(len(indices) == len(b.shape), f"`{b.name}` has rank {len(b.shape)} and {len(indices)} indices")
+        if not self.is_bound(b):
+            raise self.fail(f"buffer `{b.name}` is not in scope as it is used")
+        if len(indices) != len(b.shape):
+            raise self.fail(f"`{b.name}` has rank {len(b.shape)} and {len(indices)} indices")
         for i in indices:
             self.expr(i)
-            self.check(i.elem is Elem.I64, f"an index of `{b.name}` is not an i64: {print_expr(i)}")
-            if b.space is Space.LOCAL:
-                loads = any(isinstance(x, Load | Apply) for x in subexpressions(i))
-                self.check(not loads, f"an index of local `{b.name}` loads: {print_expr(i)}")
+            if i.elem is not Elem.I64:
+                raise self.fail(f"an index of `{b.name}` is not an i64: {print_expr(i)}")
+            if b.space is Space.LOCAL and any(isinstance(x, Load | Apply) for x in subexpressions(i)):
+                raise self.fail(f"an index of local `{b.name}` loads: {print_expr(i)}")
 
     def expr(self, e: Expr) -> None:
         match e:
-            case Const():
-                kind = bool if e.elem is Elem.BOOL else float if e.elem.is_real else int
-                self.check(type(e.value) is kind, f"the constant {e.value!r} is not a {e.elem}")
-            case Var():
-                self.check(self.scope.get(e.name) == e, f"`{e.name}: {e.elem}` is not in scope")
-            case Load():
-                self.access(e.buffer, e.indices)
-                if e.guard is not None:
-                    self.expr(e.guard)
-                    fits = e.guard.elem is Elem.BOOL and e.buffer.space is Space.GLOBAL
-                    self.check(fits, f"a guard is a bool, for a load of a global buffer: {print_expr(e)}")
-            case Apply():
-                for a in e.args:
-                    if isinstance(a, Buffer):
-                        self.check(self.scope.get(a.name) == a and a.space is Space.GLOBAL, f"`{a.name}` is not a global buffer in scope")
-                    else:
-                        self.expr(a)
             case Op():
                 for a in e.args:
                     self.expr(a)
                 self.op(e)
+            case Const():
+                kind = bool if e.elem is Elem.BOOL else float if e.elem.is_real else int
+                if type(e.value) is not kind:
+                    raise self.fail(f"the constant {e.value!r} is not a {e.elem}")
+            case Var():
+                if not self.is_bound(e):
+                    raise self.fail(f"`{e.name}: {e.elem}` is not in scope")
+            case Load():
+                self.access(e.buffer, e.indices)
+                if e.guard is not None:
+                    self.expr(e.guard)
+                    if e.guard.elem is not Elem.BOOL or e.buffer.space is not Space.GLOBAL:
+                        raise self.fail(f"a guard is a bool, for a load of a global buffer: {print_expr(e)}")
+            case Apply():
+                for x in e.args:
+                    if not isinstance(x, Buffer):
+                        self.expr(x)
+                    elif not (self.is_bound(x) and x.space is Space.GLOBAL):
+                        raise self.fail(f"`{x.name}` is not a global buffer in scope")
 
     def op(self, e: Op) -> None:
         row = SCALAR_OPS.get(e.op)
         if row is None:
             raise self.fail(f"`{e.op}` is not an op")
-        self.check(len(e.args) == row.arity, f"`{e.op}` has {len(e.args)} operands")
-        self.check(not (self.expanded and row.elementary and not row.instruction), f"`{e.op}` was not expanded")
+        if len(e.args) != row.arity:
+            raise self.fail(f"`{e.op}` has {len(e.args)} operands")
+        if self.expanded and row.elementary and not row.instruction:
+            raise self.fail(f"`{e.op}` was not expanded")
         operands = e.args[1:] if e.op == "select" else e.args
-        if e.op == "select":
-            self.check(e.args[0].elem is Elem.BOOL, "the condition of a select is not a bool")
+        if e.op == "select" and e.args[0].elem is not Elem.BOOL:
+            raise self.fail("the condition of a select is not a bool")
         takes = operands[0].elem
-        text = print_expr(e)
-        self.check(all(a.elem is takes for a in operands), f"operands of different types: {text}")
-        self.check(takes in row.takes, f"`{e.op}` does not take a {takes}: {text}")
-        match row.gives:
-            case "same":
-                self.check(e.elem is takes, f"the result is not a {takes}: {text}")
-            case "bool":
-                self.check(e.elem is Elem.BOOL, f"the result is not a bool: {text}")
-            case _:
-                pass
+        for a in operands:
+            if a.elem is not takes:
+                raise self.fail(f"operands of different types: {print_expr(e)}")
+        if takes not in row.takes:
+            raise self.fail(f"`{e.op}` does not take a {takes}: {print_expr(e)}")
+        if row.gives == "same" and e.elem is not takes:
+            raise self.fail(f"the result is not a {takes}: {print_expr(e)}")
+        if row.gives == "bool" and e.elem is not Elem.BOOL:
+            raise self.fail(f"the result is not a bool: {print_expr(e)}")
