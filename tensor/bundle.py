@@ -25,7 +25,7 @@ from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Graph, Node, Tensor, axes_of, axis, loads, walk
+from tlc.tensor.graph.ir import Graph, Node, Tensor, axes_of, axis, walk
 from tlc.tensor.pack import along
 
 MOST = 8  # nodes in a bundle
@@ -90,7 +90,7 @@ def _depth(run: Sequence[Node]) -> int:
     own = {t for n in run for t in n.results}
     rows = tuple(axis(k) for k in range(depth))
     for n in run:
-        for e in loads(n):
+        for e in n.loads:
             if e.data.tensor in own and (e.args[:depth] != rows or e.guard is not None or e.data.shape != e.data.tensor.shape):
                 return 0
     if len({t for n in run for t in n.sources} - own) > MOST_INPUTS:
@@ -99,7 +99,7 @@ def _depth(run: Sequence[Node]) -> int:
 
 
 def _may_join(node: Node) -> bool:
-    if node.scatter or any(e.op in ("apply", "whole") or e.elem is Elem.STR for e in walk(node.roots)):
+    if node.scatter or "apply" in node.ops or Elem.STR in node.elems:
         return False
     r = node.reduction
     if r is None:
@@ -134,7 +134,7 @@ def _home(run: Sequence[Node], tensor: Tensor) -> Tensor | None:
         return None
     last = readers[-1]
     here = tuple(axis(k) for k in range(last.rank))
-    if any(e.args != here for e in loads(last) if e.data.tensor is tensor):
+    if any(e.args != here for e in last.loads if e.data.tensor is tensor):
         return None
     return next((t for t in last.results if t.elem is tensor.elem and t.rank == tensor.rank and _same_shape(t, tensor)), None)
 

@@ -47,7 +47,7 @@ def is_long_walk(node: Node, near: int) -> bool:
     if node.rank != 1 or len(r.extents) != 1 or axes_of(r.extents) or any((n.value or USUAL) < SHORT for n in node.domain):
         return False
     rows, columns = (node.domain[k].value or USUAL for k in (ROW, COLUMN))
-    calls = any(e.op == "apply" for e in walk(node.roots))
+    calls = "apply" in node.ops
     return not calls and rows * columns * sum(e.elem.bytes for e in matrices(node)) > near
 
 

@@ -35,11 +35,11 @@ from tlc.tensor.graph.ir import (
     Graph,
     Node,
     Reduction,
+    Tensor,
     View,
     axes_of,
     axis,
     load,
-    loads,
     op,
     rebuild,
     substitute,
@@ -54,13 +54,11 @@ LARGEST = 600  # expressions in a node; what is larger compiles slowly and spill
 DEEPEST = 100  # levels of an expression: what prints kernels recurses over it
 MOST_INPUTS = 24
 
-# fmt: off
-_COSTS = {  # in additions; elementary functions cost 20, other scalar ops 1
+_ELEMENTARY = frozenset(name for name, row in SCALAR_OPS.items() if row.elementary)
+_COSTS = dict.fromkeys(_ELEMENTARY, 20) | {  # in additions; other scalar ops 1
     "div": 4, "sqrt": 4, "floordiv": 4, "mod": 4, "apply": 1000, "load": 1, "const": 0, "axis": 0, "scalar": 0, "acc": 0, "whole": 0,
     "dot2": 1, "dot4": 1, "fma2": 6, "fma2_normal": 1, "ldexp": 2,
-}
-# fmt: on
-_ELEMENTARY = 20
+}  # fmt: skip
 
 
 class Obstacle(Enum):
@@ -128,13 +126,37 @@ def _place(node: Node) -> Place:
 
 @dataclass(eq=False)
 class _Fusion:
+    """The graph as it is, with who makes and who reads each tensor, and where in the order nodes stand."""
+
     graph: Graph
     made: list[Decision] = field(default_factory=list)
+    at: dict[Node, int] = field(init=False)
+    maker: dict[Tensor, Node] = field(init=False)
+    users: dict[Tensor, list[Node]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = frozenset(self.graph.kept)
+        self.become(self.graph.nodes)
+
+    def become(self, nodes: list[Node]) -> None:
+        """Other nodes."""
+        self.graph.nodes = nodes
+        self.at = {n: k for k, n in enumerate(nodes)}
+        self.maker = {t: n for n in nodes for t in n.results}
+        self.users = {}
+        for n in nodes:
+            for t in n.sources:
+                self.users.setdefault(t, []).append(n)
 
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a result of a node, in order."""
-        made = set(node.results)
-        return [n for n in self.graph.nodes if n is not node and made & n.sources.keys()]
+        found = dict.fromkeys(n for t in node.results for n in self.users.get(t, ()) if n is not node)
+        return sorted(found, key=self.at.__getitem__)
+
+    def producers(self, node: Node) -> list[Node]:
+        """The nodes of which a node reads a result, in order."""
+        found = dict.fromkeys(self.maker[t] for t in node.sources if t in self.maker)
+        return sorted(found, key=self.at.__getitem__)
 
     def passes_effects(self, node: Node, place: int) -> bool:
         """Whether a node that may stop the program would, at a later place, do so behind something that acts on the world."""
@@ -158,7 +180,7 @@ class _Fusion:
                 new = {r: inlined(node, r) for r in readers}
                 if all(_fits(n) for n in new.values()):
                     self.made += [Decision(_place(node), _place(r), "inlined") for r in readers]
-                    self.graph.nodes = [new.get(n, n) for n in self.graph.nodes if n is not node]
+                    self.become([new.get(n, n) for n in self.graph.nodes if n is not node])
                     return True
         return False
 
@@ -168,7 +190,7 @@ class _Fusion:
             return Obstacle.REDUCTION
         if node.scatter:
             return Obstacle.SCATTER
-        if any(t in self.graph.kept for t in node.results):
+        if not self.kept.isdisjoint(node.results):
             return Obstacle.KEPT
         if self.graph.may_stop(node):
             return Obstacle.STOPS
@@ -181,7 +203,7 @@ class _Fusion:
                 return Obstacle.WHOLE
             if not self.graph.may_read_at(node, self.graph.place(reader)):
                 return Obstacle.TAKEN
-            for e in loads(reader):
+            for e in reader.loads:
                 if e.data.tensor not in node.results:
                     continue
                 if e.guard is not None and price >= _COSTS["apply"]:
@@ -199,10 +221,8 @@ class _Fusion:
         for reader in self.graph.nodes:
             if reader.reduction or reader.scatter:
                 continue
-            for node in self.graph.nodes:
-                if node is reader or bool(node.reduction) != to_reductions or not set(node.results) & reader.sources.keys():
-                    continue
-                if self.against_appending(node, reader) is None:
+            for node in self.producers(reader):
+                if bool(node.reduction) == to_reductions and self.against_appending(node, reader) is None:
                     self.made.append(Decision(_place(node), _place(reader), "appended"))
                     self.append(node, reader)
                     return True
@@ -221,12 +241,12 @@ class _Fusion:
         if not self.graph.may_read_at(node, self.graph.place(reader)):
             return Obstacle.TAKEN
         here = tuple(axis(k) for k in range(reader.rank))
-        if any(e.args != here or e.data.shape != e.data.tensor.shape for e in loads(reader) if e.data.tensor in node.results):
+        if any(e.args != here or e.data.shape != e.data.tensor.shape for e in reader.loads if e.data.tensor in node.results):
             return Obstacle.ELSEWHERE
         others = [r for r in self.readers(node) if r is not reader]
-        if any(self.graph.nodes.index(r) < self.graph.nodes.index(reader) for r in others):
+        if any(self.at[r] < self.at[reader] for r in others):
             return Obstacle.BETWEEN
-        is_stored = bool(others) or any(t in self.graph.kept for t in node.results)
+        is_stored = bool(others) or not self.kept.isdisjoint(node.results)
         if node.reduction and is_stored and self.is_rather_inlined(reader):
             return Obstacle.RATHER_INLINED
         place = self.graph.place(reader)
@@ -251,8 +271,7 @@ class _Fusion:
             return rebuild(e, args) if args else e
 
         outputs = transform(reader.outputs, change)
-        others = {t for n in self.graph.nodes if n is not reader and n is not node for t in n.sources} | set(self.graph.kept)
-        stay = [k for k, t in enumerate(node.results) if t in others]
+        stay = [k for k, t in enumerate(node.results) if t in self.kept or any(n is not reader for n in self.users.get(t, ()))]
         joined = replace(
             node,
             results=(*(node.results[k] for k in stay), *reader.results),
@@ -261,17 +280,17 @@ class _Fusion:
             notes=(*node.notes, *reader.notes, _note(node, "computes", reader)),
             joined=(*node.joined, node.span, *reader.joined),
         )
-        self.graph.nodes = [joined if n is reader else n for n in self.graph.nodes if n is not node]
+        self.become([joined if n is reader else n for n in self.graph.nodes if n is not node])
 
     # ------------------------------------------------------------ share
 
     def share_one(self) -> bool:
-        common = {n: found for n in self.graph.nodes if not n.scatter and (found := _elementary(n))}
-        for k, late in enumerate(self.graph.nodes):
-            for early in self.graph.nodes[:k]:
-                if common.get(early, set()) & common.get(late, set()) and self.may_share(early, late):
+        computed = [(n, found) for n in self.graph.nodes if not n.scatter and (found := _elementary(n))]
+        for k, (late, functions) in enumerate(computed):
+            for early, others in computed[:k]:
+                if not functions.isdisjoint(others) and self.may_share(early, late):
                     self.made.append(Decision(_place(early), _place(late), "shared"))
-                    self.graph.nodes = [_both(early, late) if n is late else n for n in self.graph.nodes if n is not early]
+                    self.become([_both(early, late) if n is late else n for n in self.graph.nodes if n is not early])
                     return True
         return False
 
@@ -279,16 +298,17 @@ class _Fusion:
         """Whether a node may be computed where a later one is, by the same loops."""
         if (early.reduction and late.reduction) or not _same_extents(early, late):
             return False
-        at, place = self.graph.nodes.index(late), self.graph.place(late)
-        if any(self.graph.nodes.index(r) <= at for r in self.readers(early)) or len(early.sources) + len(late.sources) > MOST_INPUTS:
+        place = self.graph.place(late)
+        if any(self.at[r] <= self.at[late] for r in self.readers(early)) or len(early.sources) + len(late.sources) > MOST_INPUTS:
             return False
         return not self.passes_effects(early, place) and self.graph.may_run_at(early, place) and _fits(_both(early, late))
 
 
 def _elementary(node: Node) -> set[Expr]:
     """The elementary functions that a node computes of each element."""
-    found = (e for e in walk(node.outputs) if e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary)
-    return {e for e in found if any(x.op == "load" for x in walk([e]))}
+    if _ELEMENTARY.isdisjoint(node.ops):
+        return set()
+    return {e for e in walk(node.outputs) if e.op in _ELEMENTARY and any(x.op == "load" for x in e.below)}
 
 
 def _both(early: Node, late: Node) -> Node:
@@ -351,8 +371,7 @@ def cost(roots: tuple[Expr, ...]) -> int:
 def _price(e: Expr) -> int:
     if e.op in ("add", "sub", "mul") and e.elem is Elem.I64:
         return 0
-    elementary = e.op in SCALAR_OPS and SCALAR_OPS[e.op].elementary
-    return _COSTS.get(e.op, _ELEMENTARY if elementary else 1)
+    return _COSTS.get(e.op, 1)
 
 
 def cost_of_each(node: Node) -> int:
@@ -374,7 +393,7 @@ def is_movement(node: Node) -> bool:
     for e in node.outputs:
         if e.op in ("const", "scalar"):
             continue
-        if e.op != "load" or any(x.op in ("load", "apply") for i in e.args for x in walk([i])):
+        if e.op != "load" or any(x.op in ("load", "apply") for x in e.below):
             return False
     return True
 
@@ -416,7 +435,7 @@ def reads_by_loads(reader: Node, node: Node) -> bool:
     """Whether a node reads another's results by loads only: neither as a whole tensor nor as the base of a scatter."""
     if reader.scatter and reader.scatter.base in node.results:
         return False
-    return not any(e.op == "whole" and e.data in node.results for e in walk(reader.roots))
+    return reader.wholes.isdisjoint(node.results)
 
 
 def _same_extents(a: Node, b: Node) -> bool:
@@ -424,7 +443,7 @@ def _same_extents(a: Node, b: Node) -> bool:
 
 
 def _fits(node: Node) -> bool:
-    return sum(1 for _ in walk(node.roots)) <= LARGEST and len(node.sources) <= MOST_INPUTS and _depth(node) <= DEEPEST
+    return len(walk(node.roots)) <= LARGEST and len(node.sources) <= MOST_INPUTS and _depth(node) <= DEEPEST
 
 
 def _depth(node: Node) -> int:

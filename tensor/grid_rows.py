@@ -27,7 +27,7 @@ from tlc.frontend.types import Elem
 from tlc.ssa.reductions import LANES, ONE_BY_ONE
 from tlc.tensor.emit import Emitter, Scope, plus, times
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Node, Tensor, axes_of, axis, loads, walk
+from tlc.tensor.graph.ir import Node, Tensor, axes_of, axis, walk
 from tlc.tensor.grid_nests import grid, rounded_up, unravel
 from tlc.tensor.grid_threads import THREADS, are_few_and_long, exchange, in_order, is_ordered
 from tlc.tensor.kernel.ir import WARP, Barrier, Buffer, Const, Declare, If, Load, Space, Stmt, Store, Var, const, op
@@ -114,7 +114,7 @@ class Rows:
         for node in self.nodes:
             here = tuple(axis(k) for k in range(len(node.domain)))
             own = node.domain[self.depth :]
-            for e in loads(node):
+            for e in node.loads:
                 home = made.get(e.data.tensor)
                 if home is None:
                     continue

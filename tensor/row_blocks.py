@@ -34,7 +34,7 @@ from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.ssa.reductions import ONE_BY_ONE
 from tlc.tensor.graph.index import equal, poly_sum, to_poly
-from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, loads, rebuild, substitute, transform, walk
+from tlc.tensor.graph.ir import Expr, Graph, Node, Tensor, axes_of, axis, rebuild, substitute, transform, walk
 from tlc.tensor.graph.ir import load as load_of
 
 MOST = 24  # nodes in a group
@@ -203,7 +203,7 @@ class _Search:
 
     def role(self, group: _Group, node: Node) -> Role | None:
         d = group.depth
-        if node.scatter or any(e.op in ("apply", "whole") or e.elem in (Elem.STR, Elem.KEY) for e in walk(node.roots)):
+        if node.scatter or "apply" in node.ops or not node.elems.isdisjoint((Elem.STR, Elem.KEY)):
             return None
         if node.rank not in (d + 1, d + 2) or not all(equal(a, b) for a, b in zip(node.extents[: d + 1], group.rows, strict=True)):
             return None
@@ -340,7 +340,7 @@ def _reads_its_rows(node: Node, role: Role, own: set[Tensor], d: int) -> bool:
     """Whether a member reads matrices and numbers of its own rows only."""
     row, column = {Role.OUT: (d, d + 2), Role.DOWN: (d + 2, d)}.get(role, (d, d + 1))
     inside = set(walk(node.reduction.terms)) if node.reduction else set()
-    for e in loads(node):
+    for e in node.loads:
         tensor: Tensor = e.data.tensor
         if tensor not in own:
             continue

@@ -46,7 +46,7 @@ from tlc.tensor.emit import Emitter, Scope
 from tlc.tensor.fuse import cost
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.index import equal
-from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, loads, op, walk
+from tlc.tensor.graph.ir import Expr, Node, Scalar, Tensor, View, axes_of, axis, const, load, op, walk
 from tlc.tensor.grid_blocks import BlockGrids, block_grids
 from tlc.tensor.kernel.ir import Buffer, Kernel
 from tlc.tensor.knobs import Asked, Choice, Knobs
@@ -242,7 +242,7 @@ class _Schedule:
     def unit(self) -> int:
         """What a point of the domain costs, in fused multiply-adds: each element that is read or stored costs eight."""
         node, r = self.node, self.node.reduction
-        if self.target.plain or self.calls() or any(e.elem is Elem.STR for e in walk(node.roots)):
+        if self.target.plain or self.calls() or Elem.STR in node.elems:
             return 0
         factor = self.knobs.ask("cost", 1)
         if r and len(r.terms) == 2:
@@ -402,14 +402,13 @@ class _Schedule:
         type. Where only steps on the way are that wide, as in `pow`, the others would have one and wait long for each other: four, where
         there are many.
         """
-        elems = {e.elem for e in walk(node.outputs)}
-        if self.target.plain or Elem.STR in elems or any(e.op == "apply" for e in walk(node.outputs)) or not node.rank:
+        if self.target.plain or Elem.STR in node.elems or "apply" in node.ops or not node.rank:
             return 1
         n = node.extents[-1].value
         if n is not None and n < 4:
             return 1
-        stored = max(e.elem.bytes for e in walk(node.outputs) if e in node.outputs or e.op == "load")
-        widest = max((e.elem.bytes for e in walk(node.outputs) if e.elem.is_real), default=stored)
+        stored = max(e.elem.bytes for e in (*node.outputs, *node.loads))
+        widest = max((elem.bytes for elem in node.elems if elem.is_real), default=stored)
         rule = 4 if widest > stored and self.target.registers > 16 else 2
         return max(4, self.knobs.ask("registers", rule) * self.target.vector_bytes // max(widest, stored))
 
@@ -426,7 +425,7 @@ class _Schedule:
         return max(long, key=lambda k: count(k, "contiguous"), default=None)
 
     def calls(self) -> bool:
-        return any(e.op == "apply" for e in walk(self.node.roots))
+        return "apply" in self.node.ops
 
     def column_axis(self, free: list[int]) -> int | None:
         """The output axis for vectors: the fewest scattered loads, then more than a few elements, then a contiguous store."""
@@ -614,7 +613,7 @@ class _Schedule:
         shape = node.scatter.base.shape if node.scatter else node.extents
         here = tuple(axis(k) for k in range(len(shape)))
         inside = set(walk(node.reduction.terms)) if node.reduction else set()
-        read = {e.data.tensor for e in loads(node)} if node.scatter else set()
+        read = {e.data.tensor for e in node.loads} if node.scatter else set()
         out: list[tuple[int, int]] = []
         for o, result in enumerate(node.outputs):
             for k, view in enumerate(inputs):
@@ -622,12 +621,12 @@ class _Schedule:
                     continue
                 if sum(isinstance(w, View) and w.tensor is view.tensor for w in inputs) > 1 or view.shape != shape:
                     continue
-                if any(e.op == "whole" and e.data is view.tensor for e in walk(node.roots)):
+                if view.tensor in node.wholes:
                     continue
                 if node.scatter:
                     fine = view.tensor is node.scatter.base and view.tensor not in read
                 else:
-                    own = [e for e in loads(node) if e.data == view]
+                    own = [e for e in node.loads if e.data == view]
                     fine = all(e.args == here and e not in inside for e in own)
                 if fine:
                     out.append((o, k))

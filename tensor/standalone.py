@@ -55,7 +55,7 @@ def kernels(graph: Graph, target: Target) -> list[Launch]:
     """The launches that compute a fused graph. What applies functions of a program cannot stand alone."""
     out: list[Launch] = []
     for k, node in enumerate(graph.nodes):
-        if any(e.op == "apply" for e in walk(node.roots)):
+        if "apply" in node.ops:
             raise InternalError(f"`{node.results[0].name}` applies a function, and there is no program", f"graph {graph.name}")
         scheduled = schedule(node, graph.name if len(graph.nodes) == 1 else f"{graph.name}_{k}", target)
         results = (*node.results, *scheduled.work)

@@ -195,6 +195,26 @@ class Node:
             out[self.scatter.base] = None
         return out
 
+    @cached_property
+    def loads(self) -> tuple[Expr, ...]:
+        """Every distinct load, extents included."""
+        return tuple([e for e in walk((*self.roots, *self.domain)) if e.op == "load"])
+
+    @cached_property
+    def wholes(self) -> frozenset[Tensor]:
+        """The tensors that functions get."""
+        return frozenset([e.data for e in walk(self.roots) if e.op == "whole"])
+
+    @cached_property
+    def ops(self) -> frozenset[str]:
+        """The ops of the expressions that are evaluated, extents aside."""
+        return frozenset([e.op for e in walk(self.roots)])
+
+    @cached_property
+    def elems(self) -> frozenset[Elem]:
+        """Their types."""
+        return frozenset([e.elem for e in walk(self.roots)])
+
     def rebuilt(self, change: Callable[[Expr], Expr]) -> Node:
         """The node with every expression changed."""
         r, s = self.reduction, self.scatter
@@ -231,7 +251,7 @@ class Graph:
 
     def may_stop(self, node: Node) -> bool:
         """Whether an element of the node may stop the program."""
-        return bool(self.stopping) and any(e.op == "apply" and e.data in self.stopping for e in walk(node.roots))
+        return bool(self.stopping) and "apply" in node.ops and any(e.op == "apply" and e.data in self.stopping for e in walk(node.roots))
 
     def may_read_at(self, node: Node, place: int) -> bool:
         """Whether a node may read at a place in the block: a tensor that the host took over before would have to be copied."""
@@ -400,8 +420,3 @@ def substitute(e: Expr, axes: dict[int, Expr], accs: Sequence[Expr] = ()) -> Exp
 def axes_of(roots: Sequence[Expr]) -> frozenset[int]:
     """The numbers of the axes that expressions depend on."""
     return frozenset(e.data for e in walk(roots) if e.op == "axis")
-
-
-def loads(node: Node) -> list[Expr]:
-    """Every distinct load of a node, extents included."""
-    return [e for e in walk((*node.roots, *node.domain)) if e.op == "load"]
