@@ -73,6 +73,9 @@ class _Finder:
         self.made = {t for n in graph.nodes for t in n.results}
 
     def node(self, node: Node) -> Node:
+        if not any(e.indices and _on_host(e.indices[0]) for e in node.loads):
+            return node
+
         def change(e: Expr, args: tuple[Expr, ...]) -> Expr:
             e = rebuild(e, args) if args else e
             return self.load(e) if e.op == "load" else e

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tlc.frontend import elementary
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
-from tlc.tensor.graph.ir import Expr, Node, const, op, rebuild, transform
+from tlc.tensor.graph.ir import Expr, Node, const, op, rebuild, transform, walk
 
 
 class GraphArith:
@@ -22,9 +22,11 @@ class GraphArith:
         return op(name, *args, elem=elem)
 
 
+_EXPANDED = frozenset(name for name, row in SCALAR_OPS.items() if row.elementary and not row.instruction)
+
+
 def _step(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    row = SCALAR_OPS.get(e.op)
-    if row is not None and row.elementary and not row.instruction:
+    if e.op in _EXPANDED:
         expanded = elementary.expand(e.op, GraphArith(), e.elem, *args)
         assert isinstance(expanded, Expr)
         return expanded
@@ -34,5 +36,7 @@ def _step(e: Expr, args: tuple[Expr, ...]) -> Expr:
 def expand(node: Node) -> Node:
     """The node without elementary functions that are no instructions."""
     roots = (*node.roots, *node.domain)
+    if not any(e.op in _EXPANDED for e in walk(roots)):
+        return node
     expanded = dict(zip(roots, transform(roots, _step), strict=True))
     return node.rebuilt(lambda e: expanded[e])

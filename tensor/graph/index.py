@@ -483,6 +483,8 @@ def straightened(node: Node) -> Node:
         x seen as [12, 2] at (i // 2, i % 2)        x seen as [24] at (i)
         x[i if c]                                   select(c, x[i], 0)
     """
+    if not any(e.guard is not None or divisions(e.indices) for e in node.loads):
+        return node
     r = node.reduction
     factors = set(walk(r.terms)) if r and len(r.terms) > 1 else set()
 
@@ -549,19 +551,18 @@ def divisions(indices: Sequence[Expr]) -> int:
 def slope(e: Expr, k: int) -> Expr | None:
     """The coefficient of axis k in an affine expression of that axis, 0 if it does not occur; None if it is not affine in it."""
     target = axis(k)
+    if e is target:
+        return const(1)
+    if target not in e.below:
+        return const(0)
     out: Poly = {}
     for m, c in to_poly(e).items():
         count = m.count(target)
-        if count > 1 or any(target in _atoms(a) for a in m if a is not target):
+        if count > 1 or any(target in a.below for a in m):
             return None
         if count:
             out[_without(m, (target,)) or ()] = c
     return from_poly(out)
-
-
-def _atoms(e: Expr) -> set[Expr]:
-
-    return set(walk([e]))
 
 
 def equal(a: Expr, b: Expr) -> bool:

@@ -391,15 +391,20 @@ def walk(roots: Sequence[Expr]) -> Collection[Expr]:
     """Every distinct expression under the roots, operands before users."""
     if len(roots) == 1:
         return (*roots[0].below, roots[0])
-    return dict.fromkeys(e for root in roots for e in (*root.below, root))
+    found: dict[Expr, None] = {}
+    for root in roots:
+        if root not in found:
+            found.update(dict.fromkeys(root.below))
+            found[root] = None
+    return found
 
 
 def transform(roots: Sequence[Expr], change: Callable[[Expr, tuple[Expr, ...]], Expr]) -> tuple[Expr, ...]:
     """Rebuild expressions bottom up; `change` gets an expression and its changed arguments."""
     done: dict[Expr, Expr] = {}
     for e in walk(roots):
-        done[e] = change(e, tuple([done[a] for a in e.args]))
-    return tuple([done[r] for r in roots])
+        done[e] = change(e, tuple(map(done.__getitem__, e.args)))
+    return tuple(map(done.__getitem__, roots))
 
 
 def substitute(e: Expr, axes: dict[int, Expr], accs: Sequence[Expr] = ()) -> Expr:

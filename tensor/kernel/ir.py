@@ -279,14 +279,16 @@ class Kernel:
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Every statement, outer before inner."""
-    for s in body:
+    left = [*reversed(body)]  # the next one last
+    while left:
+        s = left.pop()
         yield s
         match s:
             case For():
-                yield from statements(s.body)
+                left += reversed(s.body)
             case If():
-                yield from statements(s.then)
-                yield from statements(s.other)
+                left += reversed(s.other)
+                left += reversed(s.then)
             case _:
                 pass
 
@@ -303,22 +305,21 @@ def conjuncts(cond: Expr) -> Iterator[Expr]:
 
 def subexpressions(e: Expr) -> Iterator[Expr]:
     """An expression and all in it."""
-    yield e
-    match e:
-        case Op():
-            for a in e.args:
-                yield from subexpressions(a)
-        case Load():
-            for a in e.indices:
-                yield from subexpressions(a)
-            if e.guard is not None:
-                yield from subexpressions(e.guard)
-        case Apply():
-            for x in e.args:
-                if not isinstance(x, Buffer):
-                    yield from subexpressions(x)
-        case _:
-            pass
+    left = [e]  # the next one last
+    while left:
+        e = left.pop()
+        yield e
+        match e:
+            case Op():
+                left += reversed(e.args)
+            case Load():
+                if e.guard is not None:
+                    left.append(e.guard)
+                left += reversed(e.indices)
+            case Apply():
+                left += [x for x in reversed(e.args) if not isinstance(x, Buffer)]
+            case _:
+                pass
 
 
 def const(value: int) -> Const:
