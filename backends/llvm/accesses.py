@@ -14,14 +14,16 @@ from dataclasses import field, replace
 from typing import TypeGuard
 
 from tlc.backends.llvm import scalar
+from tlc.backends.llvm.code import Scope
 from tlc.backends.llvm.expressions import Expressions, NotVectorError, Vector, mask_lanes, mask_word
 from tlc.backends.llvm.scalar import literal, register, storage
 from tlc.backends.llvm.turn import turned
-from tlc.backends.llvm.values import Linear, Word, wrapped
+from tlc.backends.llvm.values import Linear, Value, Word, wrapped
 from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import (
+    Apply,
     Buffer,
     Expr,
     For,
@@ -49,6 +51,15 @@ class Address:
     kind: str
     pointer: str
     flat: Linear
+
+
+@dataclass(frozen=True)
+class Square:
+    """What a load of rows found: the columns, the scope in which they are known, and the values of the variables that they depend on."""
+
+    columns: list[str]
+    scope: Scope
+    known: list[Value | None]
 
 
 def readers_of(body: tuple[Stmt, ...], loop: For | None, found: dict[str, set[Ends | None]]) -> dict[str, set[Ends | None]]:
@@ -92,6 +103,7 @@ class Accesses(Expressions):
     bound: dict[str, Expr] = field(default_factory=dict)  # the value of each `Let`; names are unique in a kernel
     readers: dict[str, set[Ends | None]] = field(default_factory=dict)
     unrolling: For | None = None  # the innermost unrolled loop, if it is as long as the vector
+    squares: dict[int, Square] = field(default_factory=dict)  # by the `id` of the load
     zeros: int = 0  # how many bytes of zeros are read where a guard does not hold
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...], strided: bool = False) -> Address:
@@ -107,7 +119,7 @@ class Accesses(Expressions):
             if isinstance(index, Word):
                 varying.append(self.times(index.text, stride))
             else:
-                flat = flat + self.strided(index, stride, varying)
+                flat = flat.plus(self.strided(index, stride, varying))
         lanes = self.memory[buffer.name].lanes
         if lanes > 1 and (flat.varies or varying):
             raise NotVectorError
@@ -115,11 +127,11 @@ class Accesses(Expressions):
             numbers = flat.numbers(self.vector.lanes)
             if max(numbers) - min(numbers) <= NEAR * (self.vector.lanes - 1):
                 flat = Linear.of(flat.terms, numbers)
-                first = replace(flat, constant=min(numbers))
+                first = flat._replace(constant=min(numbers))
                 return Address("strided", self.pointer(self.memory[buffer.name].pointer, first, storage(buffer.elem)), flat)
         if flat.offsets or flat.lane not in (0, 1) or (varying and flat.lane):
             varying.append(self.word(Linear(lane=flat.lane, offsets=flat.offsets)).text)
-            flat = replace(flat, lane=0, offsets=())
+            flat = flat._replace(lane=0, offsets=())
         pointer = self.pointer(self.memory[buffer.name].pointer, flat, storage(buffer.elem, lanes))
         if not varying:
             return Address("contiguous" if flat.lane else "uniform", pointer, flat)
@@ -139,7 +151,7 @@ class Accesses(Expressions):
         terms = [(self.code.ins(f"mul i64 {name}, {stride}"), c) for name, c in index.terms]
         out = Linear()
         for t in terms + ([(stride, index.constant)] if index.constant else []):
-            out = out + Linear((t,))
+            out = out.plus(Linear((t,)))
         return out
 
     def times(self, vector: str, stride: int | str) -> str:
@@ -218,18 +230,26 @@ class Accesses(Expressions):
         """The element of each lane's row: the rows are loaded and turned where the first of them is asked for, and shared by the others."""
         vector, step = self.vector, self.unrolling
         assert vector is not None and step is not None
-        lanes, env, memo = vector.lanes, dict(self.env), self.memo
         now, first = self.env[step.var.name], self.env[vector.loop.var.name]
         assert isinstance(now, Linear) and now.value is not None and isinstance(first, Linear)
+        parts = [x for root in (*e.indices, *e.buffer.shape) for x in subexpressions(root)]
+        known = [self.env.get(x.name) for x in parts if isinstance(x, Var) and x != step.var]
+        before = self.squares.get(id(e))
+        if before and before.scope in self.code.scopes and before.known == known and len(before.columns) == vector.lanes:
+            return before.columns[now.value]
+        lanes, env, memo = vector.lanes, dict(self.env), self.memo
         type, rows = storage(e.elem, lanes), []
         self.vector = None
         self.env[step.var.name] = Linear()
         for lane in range(lanes):
             self.memo = {}
-            self.env[vector.loop.var.name] = replace(first, lane=0) + Linear(constant=lane)
+            self.env[vector.loop.var.name] = first._replace(lane=0).plus(Linear(constant=lane))
             rows.append(self.code.shared(f"load {type}, ptr {self.address(e.buffer, e.indices).pointer}, align {e.elem.bytes}"))
         self.vector, self.env, self.memo = vector, env, memo
-        return turned(self.code, rows, type)[now.value]
+        columns = turned(self.code, rows, type)
+        if not any(isinstance(x, Load | Apply) for x in parts):
+            self.squares[id(e)] = Square(columns, self.code.scopes[-1], known)
+        return columns[now.value]
 
     def known_mask(self) -> list[bool] | None:
         """Which lanes are active, if that is known here."""

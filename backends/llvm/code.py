@@ -19,12 +19,14 @@ Piece = str | list["Piece"]  # a list is a place that is filled later
 _NAME = re.compile(r"%[\w.]+")
 
 
-@dataclass
+@dataclass(eq=False)
 class Scope:
-    """`hoist` is the place before the loop that this scope is the body of; None for the arm of a branch."""
+    """`hoist` is the place before the loop that this scope is the body of; None for the arm of a branch. `texts` are the instructions whose
+    values are known in it and not further out.
+    """
 
     hoist: list[Piece] | None = None
-    memo: dict[str, str] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
 
 
 class Code:
@@ -34,6 +36,7 @@ class Code:
         self.top: list[Piece] = []  # allocas
         self.lines: list[Piece] = [self.top]
         self.scopes = [Scope()]
+        self.known: dict[str, str] = {}  # of all scopes: the text of an instruction -> its value
         self.depth: dict[str, int] = {}  # name -> index of the scope in which it is defined; parameters are not in it (0)
         self.block = "entry"
         self.count = 0
@@ -48,10 +51,11 @@ class Code:
 
     def ins(self, text: str) -> str:
         """The value of a pure instruction."""
-        for scope in self.scopes:
-            if text in scope.memo:
-                return scope.memo[text]
-        deepest = max((self.depth.get(n, 0) for n in _NAME.findall(text)), default=0)
+        found = self.known.get(text)
+        if found is not None:
+            return found
+        depth = self.depth
+        deepest = max([depth.get(n, 0) for n in _NAME.findall(text)], default=0)
         place, level = self.lines, len(self.scopes) - 1
         for k in range(deepest + 1, len(self.scopes)):
             hoist = self.scopes[k].hoist
@@ -60,7 +64,8 @@ class Code:
                 break
         name = self.name()
         place.append(f"  {name} = {text}")
-        self.scopes[level].memo[text] = name
+        self.known[text] = name
+        self.scopes[level].texts.append(text)
         self.depth[name] = level
         return name
 
@@ -73,11 +78,11 @@ class Code:
 
     def shared(self, text: str) -> str:
         """The value of an instruction that gives the same wherever it stands but may not move out: a load of what nobody writes."""
-        for scope in self.scopes:
-            if text in scope.memo:
-                return scope.memo[text]
-        name = self.scopes[-1].memo[text] = self.here(text)
-        return name
+        found = self.known.get(text)
+        if found is None:
+            found = self.known[text] = self.here(text)
+            self.scopes[-1].texts.append(text)
+        return found
 
     def put(self, text: str) -> None:
         self.lines.append("  " + text)
@@ -96,7 +101,12 @@ class Code:
     def scope(self, hoist: list[Piece] | None = None) -> Iterator[None]:
         self.scopes.append(Scope(hoist))
         yield
-        self.scopes.pop()
+        self.leave()
+
+    def leave(self) -> None:
+        """Forget what is known in the innermost scope alone."""
+        for text in self.scopes.pop().texts:
+            del self.known[text]
 
     def loop(self, start: str, stop: str, step: int, runs: bool, body: Callable[[str], None]) -> None:
         """`for i in start..stop by step` of i64; `runs`: it is known to run at least once."""
@@ -141,10 +151,12 @@ class Code:
         """Forget what was printed in place since `mark`. What was hoisted meanwhile stays: it is pure and harmless."""
         del self.lines[mark[0] :]
         self.block = mark[1]
-        del self.scopes[scopes:]
+        while len(self.scopes) > scopes:
+            self.leave()
         kept = set(_flat_names(self.lines))
         for scope in self.scopes:
-            scope.memo = {t: n for t, n in scope.memo.items() if n in kept}
+            scope.texts = [t for t in scope.texts if self.known[t] in kept]
+        self.known = {t: self.known[t] for scope in self.scopes for t in scope.texts}
 
     def text(self) -> str:
         return "\n".join(_flatten(self.lines))

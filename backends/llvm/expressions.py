@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from math import gcd
 
 from tlc.backends.llvm import scalar
@@ -122,7 +122,7 @@ class Expressions(ABC):
             return Word(base, Elem.I64)
         assert self.vector is not None
         lanes = self.vector.lanes
-        each = replace(v, constant=0).numbers(lanes)
+        each = v._replace(constant=0).numbers(lanes)
         numbers = "<" + ", ".join(f"i64 {wrapped(n)}" for n in each) + ">"
         if not v.terms and not v.constant:
             return Word(numbers, Elem.I64, lanes)
@@ -161,9 +161,9 @@ class Expressions(ABC):
             forms = [a if isinstance(a, Linear) else Linear(((a.text, 1),)) for a in args]
             match e.op:
                 case "add":
-                    return forms[0] + forms[1]
+                    return forms[0].plus(forms[1])
                 case "sub":
-                    return forms[0] + forms[1].scaled(-1)
+                    return forms[0].minus(forms[1])
                 case "neg":
                     return forms[0].scaled(-1)
                 case "mul" if known[1] is not None:
@@ -226,7 +226,7 @@ class Expressions(ABC):
         elif by % grain or min(numbers) < 0 or max(numbers) >= grain:
             return self.passing(op, rest, numbers, by) if min(numbers) >= 0 and max(numbers) < by else None
         text = scalar.emit(self.code, op, Elem.I64, ((self.word(rest).text, Elem.I64), (str(by), Elem.I64)), 1)
-        return Linear(((text, 1),)) + Linear.of((), [n // by if op == "floordiv" else n for n in numbers])
+        return Linear(((text, 1),)).plus(Linear.of((), [n // by if op == "floordiv" else n for n in numbers]))
 
     def passing(self, op: str, rest: Linear, numbers: list[int], by: int) -> Word:
         """The quotient or remainder of a rest plus a number below the divisor for each lane."""
@@ -234,7 +234,7 @@ class Expressions(ABC):
         lanes, type = self.vector.lanes, register(Elem.I64, self.vector.lanes)
         operands = ((self.word(rest).text, Elem.I64), (str(by), Elem.I64))
         quotient, left = (scalar.emit(self.code, name, Elem.I64, operands, 1) for name in ("floordiv", "mod"))
-        at = self.word(Linear(((left, 1),)) + Linear.of((), numbers)).text
+        at = self.word(Linear(((left, 1),)).plus(Linear.of((), numbers))).text
         passed = self.code.ins(f"icmp sge {type} {at}, splat (i64 {by})")
         if op == "mod":
             less = self.code.ins(f"sub {type} {at}, splat (i64 {by})")

@@ -14,7 +14,7 @@ What the schedule says is what is printed; LLVM only allocates registers and sel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field, replace
 from enum import Enum
 from functools import partial
@@ -76,18 +76,19 @@ def _ready(e: Expr, env: dict[str, Value]) -> bool:
     return all(not isinstance(x, Load | Apply) and (not isinstance(x, Var) or x.name in env) for x in subexpressions(e))
 
 
-def _together(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """The statements that become one function: what is in a parallel loop does not."""
-    for s in stmts:
-        yield s
-        match s:
-            case For() if s.kind is not Kind.PARALLEL:
-                yield from _together(s.body)
-            case If():
-                yield from _together(s.then)
-                yield from _together(s.other)
-            case _:
-                pass
+def _tails(s: Stmt) -> list[Tail]:
+    """The vector loops in a statement, itself included, whose length may only be known at run time. What is in a parallel loop is left out:
+    it becomes a function of its own.
+    """
+    match s:
+        case For(kind=Kind.VECTOR) if not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
+            return [(s.start, s.stop, s.width), *(tail for inner in s.body for tail in _tails(inner))]
+        case For() if s.kind is not Kind.PARALLEL:
+            return [tail for inner in s.body for tail in _tails(inner)]
+        case If():
+            return [tail for inner in (*s.then, *s.other) for tail in _tails(inner)]
+        case _:
+            return []
 
 
 def _needed(s: For, before: list[Let]) -> list[Let]:
@@ -107,11 +108,13 @@ class _Printer(Accesses):
     positive: set[Expr] = field(default_factory=set)  # what is known to be greater than zero
     before: list[Let] = field(default_factory=list)  # what was bound so far around the place that is printed
     parts: list[str] = field(default_factory=list)  # the functions of parallel loops
+    tails: dict[int, tuple[Stmt, list[Tail]]] = field(default_factory=dict)  # by the `id` of a statement, which so stays alive
 
     # ------------------------------------------------------------ the function
 
     def run(self) -> str:
         params = self.parameters()
+        self.readers = readers_of(self.kernel.body, None, {})
         self.body(self.kernel.body)
         self.code.put("ret i32 0")
         if self.can_stop:
@@ -136,7 +139,6 @@ class _Printer(Accesses):
                 shared = k in aliased_out if k < n else k - n in aliased_in
                 params.append(f"ptr {'' if shared else 'noalias '}%p{k}")
                 self.memory[p.name] = Memory(f"%p{k}", fixed=k >= n and not shared)
-        self.readers = readers_of(self.kernel.body, None, {})
         return params
 
     # ------------------------------------------------------------ parallel loops
@@ -145,14 +147,14 @@ class _Printer(Accesses):
         """Ask the pool to run the iterations; their code is a function that gets the kernel's parameters through memory."""
         assert s.work is not None
         name = f"k.{self.kernel.name}.{len(self.parts)}"
-        part = _Printer(self.kernel, positive=set(self.positive), bound=dict(self.bound))
+        part = _Printer(self.kernel, positive=set(self.positive), bound=dict(self.bound), readers=self.readers)
         params = part.parameters()
         types = ["ptr" if p.startswith("ptr") else p.split()[0] for p in params]
         names = [p.split()[-1] for p in params]
         env = self.code.alloca(f"[{len(params)} x i64]")
         for k, (type, value) in enumerate(zip(types, names, strict=True)):
             self.code.put(f"store {type} {value}, ptr {self.code.ins(f'getelementptr i8, ptr {env}, i64 {8 * k}')}")
-        trips = self.linear(s.stop) + self.linear(s.start).scaled(-1)
+        trips = self.linear(s.stop).minus(self.linear(s.start))
         count: str = str(max(-(-trips.value // s.step), 0)) if trips.value is not None else self.trips(self.word(trips).text, s.step)
         work = self.word(self.value(s.work)).text
         self.code.put(f'call void @tlc.parallel(ptr %ctx, ptr @"{name}", ptr {env}, i64 {count}, i64 {work})')
@@ -177,8 +179,8 @@ class _Printer(Accesses):
             self.statement(let)
         start, stop = self.linear(s.start), self.word(self.linear(s.stop)).text
         self.multiples |= {"%first": 1, "%last": 1}
-        end = self.word(start + Linear((("%last", s.step),))).text
-        self.env["%first"] = start + Linear((("%first", s.step),))
+        end = self.word(start.plus(Linear((("%last", s.step),)))).text
+        self.env["%first"] = start.plus(Linear((("%first", s.step),)))
         self.env["%last"] = Linear(((self.code.ins(f"call i64 @llvm.smin.i64(i64 {stop}, i64 {end})"), 1),))
         self.body((replace(s, start=Var("%first"), stop=Var("%last"), kind=Kind.SERIAL, work=None),))
         self.code.put("ret void")
@@ -199,17 +201,23 @@ class _Printer(Accesses):
         """A vector loop in these statements whose length is only known at run time, but already known here."""
         if len(self.decided) >= VERSIONS or self.vector is not None:
             return None
-        for s in _together(stmts):
-            if isinstance(s, For) and s.kind is Kind.VECTOR:
-                tail = (s.start, s.stop, s.width)
-                ready = _ready(s.start, self.env) and _ready(s.stop, self.env)
+        for s in stmts:
+            for tail in self.tails_of(s):
+                ready = _ready(tail[0], self.env) and _ready(tail[1], self.env)
                 if tail not in self.decided and ready and self.length(tail).value is None:
                     return tail
         return None
 
+    def tails_of(self, s: Stmt) -> list[Tail]:
+        """`_tails`, which is asked for in front of every statement before."""
+        found = self.tails.get(id(s))
+        if found is None:
+            found = self.tails[id(s)] = (s, _tails(s))
+        return found[1]
+
     def length(self, tail: Tail) -> Linear:
         self.memo = {}
-        return self.linear(tail[1]) + self.linear(tail[0]).scaled(-1)
+        return self.linear(tail[1]).minus(self.linear(tail[0]))
 
     def by_length(self, tail: Tail, emit: Callable[[Active], None]) -> None:
         """What to do when all lanes are active, when some are and when none is."""
@@ -281,7 +289,7 @@ class _Printer(Accesses):
         start, stop = self.linear(s.start), self.linear(s.stop)
         if start.varies or stop.varies:
             raise NotVectorError
-        trips = (stop + start.scaled(-1)).value
+        trips = stop.minus(start).value
         if trips is not None and trips <= s.step:
             if trips > 0:
                 self.env[s.var.name] = start
@@ -306,6 +314,7 @@ class _Printer(Accesses):
                 self.as_vectors(s)
         except NotVectorError:
             self.code.rewind(mark, scopes)
+            self.squares.clear()
             self.vector, self.decided, self.positive = None, decided, positive
             self.memo = {}
             self.serial(s)
@@ -346,7 +355,7 @@ class _Printer(Accesses):
                 self.body(s.body)
             return
         self.vector = Vector(s, lanes, mask)
-        self.env[s.var.name] = start + Linear(lane=1)
+        self.env[s.var.name] = start.plus(Linear(lane=1))
         with self.nested():
             self.body(s.body)
         self.vector = None

@@ -6,12 +6,13 @@ address moves from lane to lane, and the part that does not change in a loop can
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A value in a register: an operand, its type and how many lanes it has."""
 
     text: str
@@ -19,10 +20,9 @@ class Word:
     lanes: int = 1
 
 
-@dataclass(frozen=True)
-class Linear:
-    """An `i64`: the sum of names times coefficients, a constant and the number of the lane times a coefficient; and where lanes do not
-    go up evenly (0, 0, 1, 1, .. of `l // 2`), what each has more than that.
+class Linear(NamedTuple):
+    """An `i64`: the sum of names times coefficients, none of which is 0, a constant and the number of the lane times a coefficient; and
+    where lanes do not go up evenly (0, 0, 1, 1, .. of `l // 2`), what each has more than that.
     """
 
     terms: tuple[tuple[str, int], ...] = ()
@@ -32,20 +32,28 @@ class Linear:
 
     elem = Elem.I64
 
-    def __add__(self, other: Linear) -> Linear:
-        terms = dict(self.terms)
-        for name, c in other.terms:
-            terms[name] = terms.get(name, 0) + c
+    def plus(self, other: Linear) -> Linear:
+        terms = self.terms or other.terms
+        if self.terms and other.terms:
+            sums = dict(self.terms)
+            for name, c in other.terms:
+                sums[name] = sums.get(name, 0) + c
+            terms = tuple([t for t in sums.items() if t[1]])
         offsets = self.offsets or other.offsets
         if self.offsets and other.offsets:
-            offsets = tuple(a + b for a, b in zip(self.offsets, other.offsets, strict=True))
-        kept = tuple((n, c) for n, c in terms.items() if c)
-        return Linear(kept, self.constant + other.constant, self.lane + other.lane, offsets)
+            offsets = tuple([a + b for a, b in zip(self.offsets, other.offsets, strict=True)])
+        return Linear(terms, self.constant + other.constant, self.lane + other.lane, offsets)
+
+    def minus(self, other: Linear) -> Linear:
+        return self.plus(other.scaled(-1))
 
     def scaled(self, by: int) -> Linear:
         if not by:
             return Linear()
-        return Linear(tuple((n, c * by) for n, c in self.terms), self.constant * by, self.lane * by, tuple(o * by for o in self.offsets))
+        if by == 1:
+            return self
+        terms = tuple([(n, c * by) for n, c in self.terms])
+        return Linear(terms, self.constant * by, self.lane * by, tuple([o * by for o in self.offsets]))
 
     @property
     def varies(self) -> bool:
