@@ -86,19 +86,19 @@ class Expressions(ABC):
         """The element that each lane reads (`backends/llvm/accesses.py`)."""
 
     def value(self, e: Expr) -> Value:
+        if isinstance(e, Var):
+            return self.env[e.name]
         found = self.memo.get(id(e))
         if found is None:
             found = self.memo[id(e)] = self.compute(e)
         return found
 
-    def compute(self, e: Expr) -> Value:
+    def compute(self, e: Op | Const | Load | Apply) -> Value:
         match e:
-            case Const():
-                return Linear(constant=int(e.value)) if e.elem is Elem.I64 else Word(literal(e.value, e.elem), e.elem)
-            case Var():
-                return self.env[e.name]
             case Op():
                 return self.op(e)
+            case Const():
+                return Linear(constant=int(e.value)) if e.elem is Elem.I64 else Word(literal(e.value, e.elem), e.elem)
             case Load():
                 return self.load(e)
             case Apply():
@@ -154,9 +154,8 @@ class Expressions(ABC):
     def op(self, e: Op) -> Value:
         args = [self.value(a) for a in e.args]
         known = [a.value if isinstance(a, Linear) else None for a in args]
-        numbers = [k for k in known if k is not None]
-        if len(numbers) == len(args) and args:
-            return self.folded(e, numbers)
+        if args and None not in known:
+            return self.folded(e, [k for k in known if k is not None])
         if e.elem is Elem.I64 and all(isinstance(a, Linear) or a.lanes == 1 for a in args) and all(a.elem is Elem.I64 for a in args):
             forms = [a if isinstance(a, Linear) else Linear(((a.text, 1),)) for a in args]
             match e.op:
@@ -182,8 +181,8 @@ class Expressions(ABC):
         words = [self.word(a) for a in args]
         if e.op == "select" and words[0].text in ("true", "false"):
             return args[1] if words[0].text == "true" else args[2]
-        lanes = max(w.lanes for w in words)
-        operands = tuple((self.spread(w, lanes).text, w.elem) for w in words)
+        lanes = max([w.lanes for w in words])
+        operands = tuple([(self.spread(w, lanes).text, w.elem) for w in words])
         text = scalar.emit(self.code, e.op, e.elem, operands, lanes)
         return Linear(((text, 1),)) if e.elem is Elem.I64 and lanes == 1 and text.startswith("%") else Word(text, e.elem, lanes)
 

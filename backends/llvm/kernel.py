@@ -93,6 +93,8 @@ def _tails(s: Stmt) -> list[Tail]:
 
 def _needed(s: For, before: list[Let]) -> list[Let]:
     """Those of the bindings, in order, on which a loop depends."""
+    if not before:
+        return []
     names = {x.name for t in statements((s,)) for root in expressions(t) for x in subexpressions(root) if isinstance(x, Var)}
     needed = []
     for let in reversed(before):

@@ -75,7 +75,7 @@ class Linear(NamedTuple):
     @property
     def value(self) -> int | None:
         """The number, if it is one."""
-        return None if self.terms or self.varies else self.constant
+        return None if self.terms or self.lane or self.offsets else self.constant
 
 
 Value = Word | Linear
