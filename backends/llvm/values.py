@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 
 
