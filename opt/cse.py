@@ -22,7 +22,7 @@ from __future__ import annotations
 from tlc.frontend.ops import SCALAR_OPS, bits
 from tlc.opt.regions import Effects, fused_product
 from tlc.ssa.dominance import dominance
-from tlc.ssa.ir import Instr, Module, Region, Terminator, Value, const_of, erase
+from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Value, const_of, erase
 
 Key = tuple[object, ...]
 Table = dict[Key, tuple[Value, ...]]
@@ -45,27 +45,34 @@ class _Numbering:
         self.numbers: dict[Value, int] = {}  # equal constants have one number
         self.constants: dict[Key, int] = {}
 
-    def region(self, region: Region, around: Table) -> None:
-        tree = dominance(region)
-        children = tree.children()
-        work = [(region.entry, around)]
+    def region(self, region: Region, table: Table) -> None:
+        children = dominance(region).children()
+        added: list[Key] = []  # to the table, by the blocks on the way down to this one
+        work: list[Block | int] = [region.entry]
         while work:
-            block, before = work.pop()
-            table = dict(before)
+            block = work.pop()
+            if isinstance(block, int):  # all below a block is done: back to what was known before it
+                for old in added[block:]:
+                    del table[old]
+                del added[block:]
+                continue
+            work.append(len(added))
             for instr in list(block.instrs):
-                self.instr(instr, region, table)
-            work += [(child, table) for child in reversed(children[block])]
+                for inner in instr.regions:
+                    self.region(inner, table)
+                if (key := self.shared(instr, region, table)) is not None:
+                    added.append(key)
+            work += reversed(children[block])
 
-    def instr(self, instr: Instr, region: Region, table: Table) -> None:
-        for inner in instr.regions:
-            self.region(inner, table)
+    def shared(self, instr: Instr, region: Region, table: Table) -> Key | None:
+        """Replace an instruction that is in the table; gives the key of one that is new there."""
         key = self.key(instr, region)
         if key is None:
-            return
+            return None
         known = table.get(key)
         if known is None:
             table[key] = instr.results
-            return
+            return key
         for old, new in zip(instr.results, known, strict=True):
             if instr.op != "const":
                 new.name = new.name or old.name
@@ -73,11 +80,12 @@ class _Numbering:
                 new.name = ""  # one name for all the uses of a number would mislead
             old.replace_by(new)
         erase(instr)
+        return None
 
     def key(self, instr: Instr, region: Region) -> Key | None:
         """The key of an instruction, None if it is not shared."""
         if instr.op == "check":
-            return ("check", self.operand(instr.operands[0], {}))
+            return ("check", self.number(instr.operands[0]))
         if instr.op not in SHARED or fused_product(instr) or (instr.regions and not self.effects.removable(instr)):
             return None
         key = self.text(instr, {})
@@ -85,7 +93,11 @@ class _Numbering:
 
     def text(self, instr: Instr, local: dict[object, int]) -> Key:
         """The meaning of an instruction; `local` numbers the values and blocks of the regions that are being described."""
-        operands = [self.operand(v, local) for v in instr.operands]
+        if local:
+            operands = [self.operand(v, local) for v in instr.operands]
+        else:
+            numbers = self.numbers
+            operands = [numbers.get(v) or self.number(v) for v in instr.operands]
         if len(operands) == 2 and operands[0] > operands[1] and instr.op in _COMMUTATIVE:
             operands.reverse()
         if instr.op == "const":
@@ -94,7 +106,7 @@ class _Numbering:
             attrs: object = bits(known, instr.result.type.elem)
         else:
             attrs = tuple(sorted(instr.attrs.items())) if instr.attrs else ()
-        types = tuple([r.type for r in instr.results])
+        types = tuple([x for r in instr.results for x in (r.type.elem, r.type.rank)])
         regions = tuple([self.region_text(r, local) for r in instr.regions]) if instr.regions else ()
         return (instr.op, types, attrs, *operands, *regions)
 
@@ -120,11 +132,13 @@ class _Numbering:
 
     def operand(self, value: Value, local: dict[object, int]) -> int:
         """The number of a value; those of regions that are being described are negative."""
-        if value in local:
-            return -1 - local[value]
+        return -1 - local[value] if value in local else self.number(value)
+
+    def number(self, value: Value) -> int:
+        """The positive number of a value."""
         number = self.numbers.get(value)
         if number is None:
-            number = len(self.numbers)
+            number = len(self.numbers) + 1
             known = const_of(value)
             if known is not None:
                 number = self.constants.setdefault((value.type, bits(known, value.type.elem)), number)

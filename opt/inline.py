@@ -13,9 +13,9 @@ whole, because a derivative follows the form of the code.
 `inline_small` is for the host after the tensor stage, where a recursion that became a loop is a function like any other.
 
 Callees are done before their callers (the strongly connected components of the call graph, Tarjan 1972, come out in that
-order), so each body is copied once a call. A callee of one block is spliced in; of a larger one, the block of the call
-is split: the first part goes on into the callee's entry, each `return` jumps to the second part, whose parameters are
-the results. Spans are those of the callee: a failing `check` points at its own source.
+order), so each body is copied once a call, and the body of what is called once is moved. A callee of one block is spliced in; of a
+larger one, the block of the call is split: the first part goes on into the callee's entry, each `return` jumps to the second part,
+whose parameters are the results. Spans are those of the callee: a failing `check` points at its own source.
 
     block:  %r = call %x {callee = "f"}            block:  <entry of f>; branch %c, a, b
             return %r                         ->   a:      jump rest(%u)
@@ -24,6 +24,9 @@ the results. Spans are those of the callee: a failing `check` points at its own 
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
 
 from tlc.opt.regions import regions
 from tlc.ssa.calls import DERIVED, NAMED, callee_of, callees, components, named, reached
@@ -86,6 +89,7 @@ class _Inlining:
         self.large: set[str] = set()  # functions whose calls stay in the host's own code
         self.copies = _copies(module, self.order)
         self.whole = _differentiated(module)
+        self.uses = Counter(name for f in module.functions.values() for name in _names(f.body))
 
     def run(self) -> None:
         for component in self.order:
@@ -107,9 +111,23 @@ class _Inlining:
             if call is None:
                 continue
             at = region.blocks.index(block)
-            rest = inline_call(call, self.module.functions[callee_of(call)], self.in_place)
+            rest = inline_call(call, self.module.functions[callee_of(call)], self.in_place, self.is_last(callee_of(call)))
             work += region.blocks[at : region.blocks.index(rest) + 1] if self.large else [rest]
         remove_unreachable(region)
+
+    def is_last(self, name: str) -> bool:
+        """Whether nobody needs a function when the call at hand is inlined; it is no longer in the module then."""
+        self.uses[name] -= 1
+        if self.uses[name] or "main" not in self.module.functions:
+            self.uses.update(_names(self.module.functions[name].body))
+            return False
+        self.module.functions.pop(name)
+        return True
+
+
+def _names(region: Region) -> Iterator[str]:
+    """The functions that the instructions of a region name, as often as they do."""
+    return (name for i in walk(region) if i.op in NAMED for name in named(i))
 
 
 def weight(function: Function) -> int:
@@ -141,11 +159,13 @@ def _differentiated(module: Module) -> dict[str, None]:
     return reached(module, [callee_of(i) for f in module.functions.values() for i in walk(f.body) if i.op in DERIVED], NAMED)
 
 
-def inline_call(call: Instr, callee: Function, in_place: bool = False) -> Block:
-    """Put a copy of the callee's body in place of the call; the block that holds what stood behind it."""
+def inline_call(call: Instr, callee: Function, in_place: bool = False, last: bool = False) -> Block:
+    """Put a copy of the callee's body in place of the call, or the body itself if this is the `last` that needs it. Gives the block that
+    holds what stood behind the call.
+    """
     block = call.block
     assert block is not None and block.region is not None
-    copies = clone_blocks(callee.blocks, {})
+    copies = callee.blocks if last else clone_blocks(callee.blocks, {})
     for i in walk(Region(copies)):
         if i.span.source.library and (in_place or i.op in ("check", "extern", "call")):  # what may stop, or brings such
             i.span = call.span if in_place and i.op != "check" else i.span.called_from(call.span)

@@ -52,7 +52,7 @@ class Effects:
         while changed:
             changed = False
             for f in module.functions.values():
-                worst = self.of_region(f.body)
+                worst = self.of_region(f.body) if self.of[f.name] < len(self.ORDER) - 1 else self.of[f.name]
                 if worst > self.of[f.name]:
                     self.of[f.name] = worst
                     changed = True

@@ -29,7 +29,7 @@ def simplify_cfg(module: Module) -> None:
 
 def simplify_region(region: Region) -> None:
     steps = (settle_branches, remove_unreachable, remove_equal_params, merge_chains, thread_jumps)
-    while any(step(region) for step in steps):
+    while len(region.blocks) > 1 and any(step(region) for step in steps):
         pass
 
 

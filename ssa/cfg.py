@@ -32,6 +32,8 @@ def postorder(region: Region, following: Callable[[Block], Iterable[Block]] = su
     """Reachable blocks, each after those it leads to (back edges aside), which are visited in the order of `following`. Iterative: regions
     may be long.
     """
+    if len(region.blocks) == 1:  # as nearly every region of a comprehension
+        return [region.entry]
     out: list[Block] = []
     seen = {region.entry}
     stack = [(region.entry, iter(following(region.entry)))]

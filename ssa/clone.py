@@ -73,15 +73,16 @@ class _Copier:
         return copies
 
     def instr(self, instr: Instr) -> Instr:
-        regions = tuple(Region(self.blocks(r.blocks)) for r in instr.regions)
-        types, names = tuple(r.type for r in instr.results), tuple(r.name for r in instr.results)
+        regions = tuple([Region(self.blocks(r.blocks)) for r in instr.regions]) if instr.regions else ()
+        types, names = tuple([r.type for r in instr.results]), tuple([r.name for r in instr.results])
         copy = Instr(instr.op, (), types, dict(instr.attrs), regions, instr.span, names)
         self.values.update(zip(instr.results, copy.results, strict=True))
         self.users.append((instr, copy))
         return copy
 
     def fill(self) -> None:
+        values = self.values
         for old, new in self.users:
-            new.operands = tuple(self.values.get(v, v) for v in old.operands)
+            new.operands = tuple([values.get(v, v) for v in old.operands])
         for block, copy in self.ends:
             copy.terminator = clone_terminator(block.terminator, self.values, self.targets)

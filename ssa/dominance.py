@@ -56,6 +56,9 @@ class Dominance:
 
 def dominance(region: Region) -> Dominance:
     """The dominator tree of a region."""
+    if len(region.blocks) == 1:
+        only = region.entry
+        return Dominance([only], {only: only}, {only: (0, 0)})
     order = reverse_postorder(region)
     number = {b: k for k, b in enumerate(order)}
     before = predecessors(region)

@@ -17,6 +17,8 @@ def edges_into(region: Region) -> dict[Block, list[tuple[Block, int]]]:
 
 def remove_unreachable(region: Region) -> bool:
     """Remove the blocks that no path from the entry reaches; whether there were any."""
+    if len(region.blocks) == 1:
+        return False
     reached = set(reverse_postorder(region))
     if len(reached) == len(region.blocks):
         return False

@@ -73,15 +73,27 @@ class Value:
             user.replace(self, other)
 
 
+_changes = [0]
+
+
+def changes() -> int:
+    """How often operands or attributes of anything were set so far. As long as this stays the same, no instruction or terminator was made,
+    changed or dropped.
+    """
+    return _changes[0]
+
+
 class User:
     """What has operands: an instruction or a terminator."""
 
     __slots__ = ("_operands", "span")
 
     def __init__(self, operands: tuple[Value, ...], span: Span) -> None:
-        self._operands: tuple[Value, ...] = ()
+        self._operands = operands
         self.span = span
-        self.operands = operands
+        _changes[0] += 1
+        for v in operands:
+            v.uses[self] = v.uses.get(self, 0) + 1
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -90,17 +102,14 @@ class User:
     @operands.setter
     def operands(self, new: tuple[Value, ...]) -> None:
         for v in self._operands:
-            n = v.uses[self] - 1
-            if n:
-                v.uses[self] = n
-            else:
-                del v.uses[self]
-        self._operands = tuple(new)
-        for v in self._operands:
+            v.uses.pop(self, None)
+        self._operands = new
+        _changes[0] += 1
+        for v in new:
             v.uses[self] = v.uses.get(self, 0) + 1
 
     def replace(self, old: Value, new: Value) -> None:
-        self.operands = tuple(new if v is old else v for v in self._operands)
+        self.operands = tuple([new if v is old else v for v in self._operands])
 
 
 class Instr(User):
@@ -119,7 +128,7 @@ class Instr(User):
         names: tuple[str, ...] = (),
     ) -> None:
         self.op = op
-        self.results = tuple(Value(t, self, names[i] if i < len(names) else "") for i, t in enumerate(types))
+        self.results = tuple([Value(t, self, names[i] if i < len(names) else "") for i, t in enumerate(types)])
         self.attrs: dict[str, Attr] = attrs or {}
         self.regions = regions
         self.block: Block | None = None
@@ -131,6 +140,11 @@ class Instr(User):
     def result(self) -> Value:
         (only,) = self.results
         return only
+
+    def set(self, name: str, value: Attr) -> None:
+        """Give it another attribute."""
+        _changes[0] += 1
+        self.attrs[name] = value
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.results} {self.operands}>"
@@ -153,10 +167,10 @@ class Terminator(User):
         span: Span = NOWHERE,
     ) -> None:
         self.op = op
-        self.targets = tuple(b for b, _ in edges)
-        self.counts = tuple(len(a) for _, a in edges)
+        self.targets = tuple([b for b, _ in edges])
+        self.counts = tuple([len(args) for _, args in edges])
         self.block: Block | None = None
-        super().__init__(operands + tuple(v for _, args in edges for v in args), span)
+        super().__init__((*operands, *[v for _, args in edges for v in args]), span)
 
     @property
     def own(self) -> tuple[Value, ...]:
@@ -164,12 +178,12 @@ class Terminator(User):
         return self.operands[: len(self.operands) - sum(self.counts)]
 
     def args(self, edge: int) -> tuple[Value, ...]:
-        start = len(self.operands) - sum(self.counts) + sum(self.counts[:edge])
+        start = len(self.operands) - sum(self.counts[edge:])
         return self.operands[start : start + self.counts[edge]]
 
     @property
     def edges(self) -> tuple[tuple[Block, tuple[Value, ...]], ...]:
-        return tuple((b, self.args(k)) for k, b in enumerate(self.targets))
+        return tuple([(b, self.args(k)) for k, b in enumerate(self.targets)])
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.own} {[b.name for b in self.targets]}>"
@@ -281,7 +295,10 @@ class Function:
 
 @dataclass(eq=False)
 class Module:
+    """Functions by name. `settled` has the `changes` there were when a pass had run: it need not run again before there are more."""
+
     functions: dict[str, Function] = field(default_factory=dict)
+    settled: dict[str, int] = field(default_factory=dict)
 
     def add(self, f: Function) -> Function:
         assert f.name not in self.functions, f.name
@@ -341,9 +358,10 @@ def is_positive(extent: Value) -> bool:
 
 
 def walk(region: Region) -> Iterator[Instr]:
-    """Every instruction, those in nested regions after the one that holds them."""
+    """Every instruction, those in nested regions after the one that holds them. Each region is looked at when the walk comes to it."""
     for block in region.blocks:
         for instr in block.instrs:
             yield instr
-            for inner in instr.regions:
-                yield from walk(inner)
+            if instr.regions:
+                for inner in instr.regions:
+                    yield from walk(inner)

@@ -54,7 +54,7 @@ def make_strict(module: Module) -> None:
     for function in module.functions.values():
         for instr in walk(function.body):
             if instr.op == "reduce":
-                instr.attrs["order"] = "strict"
+                instr.set("order", "strict")
 
 
 def settle_products(module: Module) -> None:
@@ -66,7 +66,7 @@ def settle_products(module: Module) -> None:
             if instr.op == "reduce" and len(instr.regions[0].blocks) == 1 and instr.regions[0].entry.terminator.op == "yield":
                 fused = product(instr, instr.regions[0].entry.terminator.operands[0])
                 if fused is not None:
-                    instr.attrs["order"] = order_of_product(fused)
+                    instr.set("order", order_of_product(fused))
 
 
 def order_of_product(factors: Instr) -> str:
@@ -175,7 +175,7 @@ def _chosen(instr: Instr, choice: Instr, block: Block, module: Module) -> None:
     b = Builder(block, module, choice.span)
     factors = [b.op("select", cond, x, other) for x in made.operands]
     block.terminator.replace(choice.result, b.op("mul", *factors))
-    instr.attrs["order"] = "chain"
+    instr.set("order", "chain")
 
 
 def _own(v: Value, block: Block) -> Instr | None:

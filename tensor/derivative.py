@@ -188,7 +188,7 @@ class _Derivatives:
     def _shapes(self, function: Function) -> None:
         """Write down at each `call_vjp` what is known of the extents of its results."""
         for instr in [i for i in walk(function.body) if i.op == "call_vjp"]:
-            instr.attrs["shapes"] = _shapes_of(self.module.functions[callee_of(instr)])
+            instr.set("shapes", _shapes_of(self.module.functions[callee_of(instr)]))
 
     def _make_parts(self, wanted: Parts, calls: _Calls) -> list[Function]:
         """Both parts of the derivative of a function that is called."""

@@ -582,7 +582,7 @@ class _Sweep:
         wrt = tuple(k for k, v in enumerate(instr.operands) if v in self.of.active)
         seeds = tuple(k for k, r in enumerate(instr.results) if r in self.of.active)
         forward, backward = self.of.calls.parts(callee_of(instr), wrt, seeds)
-        instr.attrs["callee"] = forward
+        instr.set("callee", forward)
         adjoints = [given[k] for k in seeds]
         sent = [self.zeros(instr.results[k]) if d is None else d for k, d in zip(seeds, adjoints, strict=True)]
         operands = [instr.operands[k] for k in wrt]
