@@ -252,9 +252,10 @@ def _signature(session: Session, entity: FunctionDecl) -> Signature:
     dims = tuple(context.variables.values())
     _determined(params, dims)
     _known_result(result, params, frozenset(context.fresh))
-    constants = {name: None for name, e in entity.module.names.items() if isinstance(e, ConstEntity)}
-    for found in (*misspelt(node, dims, {**constants, **own, **context.variables}), *lost(node)):
-        session.report(found)
+    if not entity.module.trusted:  # who uses a library could do nothing about a warning
+        constants = {name: None for name, e in entity.module.names.items() if isinstance(e, ConstEntity)}
+        for found in (*misspelt(node, dims, {**constants, **own, **context.variables}), *lost(node)):
+            session.report(found)
     sig = Signature((*type_params, *context.extra_types), tuple(params), result, tuple(context.fresh), dims, frozenset(in_types))
     if node.rule is not None:
         check_rule(sig, node)
