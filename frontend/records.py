@@ -43,7 +43,7 @@ def _on_first_call(cls: type[Any], name: str, write: Callable[[type[Any]], Code]
 
     def first(self: object, *args: object, **named: object) -> Any:
         text, scope = write(cls)
-        exec(text, scope)
+        exec(compile(text, f"<{cls.__module__}.{cls.__qualname__}>", "exec"), scope)
         method = scope[name]
         method.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, method)
