@@ -65,14 +65,16 @@ def ssa_types(type: SourceType) -> tuple[Type, ...]:
 
 
 @cache
-def _dims_of(type: SourceType) -> tuple[tuple[Dim, int, int], ...]:
-    """The dimensions of a type that are no constants, each with the first place that has it: which leaf, which axis."""
+def _dims_of(type: SourceType) -> tuple[tuple[Dim, DimVar | None, int, int], ...]:
+    """The dimensions of a type that are no constants, each with the variable that it may be, and the first place that has it: which leaf,
+    which axis.
+    """
     places: dict[Dim, tuple[int, int]] = {}
     for k, leaf in enumerate(leaves_of(type)):
         for axis, dim in enumerate(leaf.dims):
             if dim.value is None:
                 places.setdefault(dim, (k, axis))
-    return tuple((dim, *place) for dim, place in places.items())
+    return tuple((dim, dim.atom if isinstance(dim.atom, DimVar) else None, *place) for dim, place in places.items())
 
 
 class State:
@@ -203,10 +205,10 @@ class State:
 
     def learn(self, type: SourceType, values: Leaves) -> None:
         """Note the extents of these values as the meaning of bare dimension variables not seen before."""
-        for dim, leaf, axis in _dims_of(type):
-            if isinstance(dim.atom, DimVar):
-                if dim.atom.uid not in self.dims:
-                    self.dims[dim.atom.uid] = Extent(values[leaf], axis)
+        for dim, bare, leaf, axis in _dims_of(type):
+            if bare is not None:
+                if bare.uid not in self.dims:
+                    self.dims[bare.uid] = Extent(values[leaf], axis)
             else:
                 for atom in dim.atoms():
                     if atom.uid not in self.dims:
