@@ -156,7 +156,7 @@ class Expressions(ABC):
         known = [a.value if isinstance(a, Linear) else None for a in args]
         if args and None not in known:
             return self.folded(e, [k for k in known if k is not None])
-        if e.elem is Elem.I64 and all(isinstance(a, Linear) or a.lanes == 1 for a in args) and all(a.elem is Elem.I64 for a in args):
+        if e.elem is Elem.I64 and all(isinstance(a, Linear) or (a.lanes == 1 and a.elem is Elem.I64) for a in args):
             forms = [a if isinstance(a, Linear) else Linear(((a.text, 1),)) for a in args]
             match e.op:
                 case "add":

@@ -29,8 +29,6 @@ class Linear(NamedTuple):
     lane: int = 0
     offsets: tuple[int, ...] = ()
 
-    elem = Elem.I64
-
     def plus(self, other: Linear) -> Linear:
         terms = self.terms or other.terms
         if self.terms and other.terms:

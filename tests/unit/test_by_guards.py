@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tlc.frontend.types import Elem
-from tlc.tensor.graph.ir import Node, Tensor, axis, const, load, loads, op
+from tlc.tensor.graph.ir import Node, Tensor, axis, const, load, op
 from tlc.tensor.nests import by_guards
 
 
@@ -20,7 +20,7 @@ def test_a_part_for_each_operand() -> None:
     parts = by_guards(joined(96, 32), 0, 16)
     assert [(start, extent.value) for start, extent, _ in parts] == [(0, 32), (32, 64)]
     for (_, _, node), name in zip(parts, "ab", strict=True):
-        (e,) = loads(node)
+        (e,) = node.loads
         assert e.data.tensor.name == name and e.guard is None
         assert node.outputs[0].op == "add"  # and 0 is still added: it makes 0 of -0
 
