@@ -335,11 +335,12 @@ def op(name: str, *args: Expr, elem: Elem | None = None) -> Expr:
     elif row.gives == "same":
         elem = args[-1].elem
     assert elem is not None, name
-    if all(a.op == "const" and a.elem is not Elem.STR for a in args) and elem not in (Elem.STR, Elem.KEY):
+    known = [a.op == "const" and a.elem is not Elem.STR for a in args]
+    if all(known) and elem not in (Elem.STR, Elem.KEY):
         return const(evaluate(name, elem, ((a.data, a.elem) for a in args)), elem)
     if name == "convert" and args[0].elem is elem:
         return args[0]
-    if elem is Elem.I64 and len(args) == 2:
+    if elem is Elem.I64 and len(args) == 2 and any(known):
         a, b = args
         match name, a.value, b.value:
             case ("add", 0, _):
