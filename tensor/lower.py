@@ -11,7 +11,7 @@ added to the module and lowered too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import field, replace
 
 from tlc.frontend.diagnostics import InternalError
@@ -21,6 +21,7 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Function, Instr, Module, Type, Value, erase, walk
 from tlc.ssa.ops import effect
 from tlc.tensor import grid_blocks
+from tlc.tensor.alike import Leaf, form
 from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.column_sums import Columns, in_one_walk
 from tlc.tensor.endings import end_regions
@@ -102,6 +103,7 @@ class _Lowering:
         self.made = made
         self.kernels: dict[str, Kernel] = {}
         self.names: dict[Kernel, str] = {}  # kernels without their names
+        self.alike: dict[Hashable, tuple[str, Scheduled, tuple[Leaf, ...]]] = {}  # by the form of a node
         self.places: dict[str, dict[Span, None]] = {}
         self.works: dict[str, Work] = {}
         self.chosen: dict[str, Choice] = {}
@@ -140,6 +142,24 @@ class _Lowering:
         """The name of a kernel, and what a launch passes to it."""
         if self.decisions is not None and not isinstance(work, Node):
             together(self.decisions, work.nodes)
+        name, scheduled = self.kernel_of_node(work) if isinstance(work, Node) else self.own_kernel(work)
+        self.places.setdefault(name, {}).update({s: None for n in nodes_of(work) for s in (*n.joined, n.span)})
+        return name, scheduled
+
+    def kernel_of_node(self, node: Node) -> tuple[str, Scheduled]:
+        """The same: that of a node that is alike, where there was one. (One that works in buffers has names for these of its own.)"""
+        key, leaves = form(node)
+        if key not in self.alike:
+            name, scheduled = self.own_kernel(node)
+            if not scheduled.work:
+                self.alike[key] = name, scheduled, leaves
+            return name, scheduled
+        name, scheduled, others = self.alike[key]
+        here = dict(zip(others, leaves, strict=True))
+        return name, replace(scheduled, results=node.results, operands=tuple(here[x] for x in scheduled.operands))
+
+    def own_kernel(self, work: Work) -> tuple[str, Scheduled]:
+        """The same, of a work for itself."""
         scheduled = chosen(work, self.target, self.choices)
         nameless = scheduled.kernel
         name = self.names.setdefault(nameless, f"{_what(work)}_{len(self.kernels)}")
@@ -153,7 +173,6 @@ class _Lowering:
                 self.made(kernel)
             if choice := turned(scheduled.asked):
                 self.chosen[name] = choice
-        self.places.setdefault(name, {}).update({s: None for n in nodes_of(work) for s in (*n.joined, n.span)})
         return name, scheduled
 
 
