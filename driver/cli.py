@@ -53,9 +53,7 @@ def entry() -> None:
     """The console script."""
     gc.freeze()  # what is loaded stays
     output.prepare()
-    status = main(sys.argv[1:])
-    gc.freeze()  # at its end Python looks at everything once more, and all goes anyway
-    sys.exit(status)
+    sys.exit(main(sys.argv[1:]))
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ added to the module and lowered too.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import field, replace
 
 from tlc.frontend.diagnostics import InternalError
