@@ -180,7 +180,7 @@ def run(
     stage: str = "ssa",
 ) -> Report:
     """Run passes by name, in place; `stage` is what the verifier is told. `after` is called with the name of each pass and the module
-    (dumps). Before the tensor stages a pass is left out that has run since the last change: no pass finds more in what it left.
+    (dumps). Before the tensor stages a pass is left out where it changed nothing when it ran last, and nothing has changed since.
     (On the host, passes move instructions, which is no change of one.) Raises `InternalError` that names the pass where one fails, or
     leaves SSA that does not verify.
     """
@@ -190,9 +190,10 @@ def run(
             continue
         start = time.perf_counter()
         try:
-            if stage != "ssa" or module.settled.get(name) != changes():
+            before = changes()
+            if stage != "ssa" or module.settled.get(name) != before:
                 PASSES[name].run(module)
-                module.settled[name] = changes()
+                module.settled[name] = before  # as it stays if the pass changed nothing
             report.times.append((name, time.perf_counter() - start))
             if verify_each:
                 verify(module, stage)

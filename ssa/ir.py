@@ -295,7 +295,7 @@ class Function:
 
 @dataclass(eq=False)
 class Module:
-    """Functions by name. `settled` has the `changes` there were when a pass had run: it need not run again before there are more."""
+    """Functions by name. `settled` has the `changes` there were when a pass ran: if there are no more, it need not run again."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
