@@ -24,7 +24,6 @@ from tlc.frontend.ops import COMPARISONS
 from tlc.frontend.records import dataclass
 from tlc.frontend.source import NOWHERE, Span
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
@@ -45,6 +44,7 @@ from tlc.tensor.kernel.ir import (
     Stmt,
     Store,
     Var,
+    expressions,
     subexpressions,
 )
 

@@ -19,7 +19,6 @@ from tlc.driver.text_faults import fault, holds
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.source import NOWHERE, Source
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.emulate import emulated
 from tlc.tensor.kernel.interp import run as interpret
 from tlc.tensor.kernel.ir import Buffer, Kernel, Var
@@ -57,9 +56,8 @@ def run(source: Source, kernels: Mapping[str, Kernel], values: Mapping[str, Valu
     """Run every kernel; gives lines that say what came out. Raises `CompileError` where a kernel leaves its buffers."""
     out = []
     for kernel in kernels.values():
-        functions = applied(kernel)
-        if functions:
-            raise fault(f"kernel `{kernel.name}` applies the function `{functions[0]}`, which is not in this file", NOWHERE, source)
+        if kernel.applied:
+            raise fault(f"kernel `{kernel.name}` applies the function `{kernel.applied[0]}`, which is not in this file", NOWHERE, source)
         scalars = {p.name: DTYPES[p.elem].type(values[p.name]) for p in kernel.inputs if isinstance(p, Var)}
         inputs = [samples.numbers(_shape(p, scalars), p.elem) if isinstance(p, Buffer) else scalars[p.name] for p in kernel.inputs]
         outputs = [np.zeros(_shape(b, scalars), DTYPES[b.elem]) for b in kernel.outputs]

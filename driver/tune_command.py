@@ -195,12 +195,11 @@ def _found(kernel: Kernel, scheduled: Scheduled, target: Target, threads: int, u
 
 def _obstacle(kernel: Kernel, scheduled: Scheduled) -> str:
     """Why nothing can be tried, empty if something can."""
-    from tlc.tensor.kernel.calls import applied
     from tlc.tensor.tune import depends_on_itself
 
     if kernel.call is None:
         return "what it was given is not known"
-    if applied(scheduled.kernel):
+    if scheduled.kernel.applied:
         return "it calls functions of the program"
     if any(p.elem is Elem.STR for p in (*scheduled.kernel.inputs, *scheduled.kernel.outputs)):
         return "it works on text"

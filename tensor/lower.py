@@ -30,7 +30,6 @@ from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor
 from tlc.tensor.guard import branch_guards, branch_traps
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.rename import renamed
 from tlc.tensor.kernel.verify import verify
@@ -164,12 +163,12 @@ class _Lowering:
         nameless = scheduled.kernel
         name = self.names.setdefault(nameless, f"{_what(work)}_{len(self.kernels)}")
         if name not in self.kernels:
-            kernel = replace(nameless, name=name, can_fail=any(can_fail(self.module, f) for f in applied(nameless)))
+            kernel = replace(nameless, name=name, can_fail=any(can_fail(self.module, f) for f in nameless.applied))
             kernel = renamed(kernel, _source_names(scheduled))
             verify(kernel, expanded=self.target.expands)
             self.kernels[name] = kernel
             self.works[name] = work
-            if self.made is not None and not applied(kernel):
+            if self.made is not None and not kernel.applied:
                 self.made(kernel)
             if choice := turned(scheduled.asked):
                 self.chosen[name] = choice

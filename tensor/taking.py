@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Instr, Module, User, Value
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 
 Consumed = dict[str, tuple[bool, ...]]  # function -> for each parameter: the function takes it over
@@ -33,7 +32,7 @@ def taken_operands(user: Instr, consumed: Consumed) -> tuple[int, ...]:
 
 def infer_consumed(module: Module, kernels: Mapping[str, Kernel]) -> Consumed:
     """Which parameters each function takes over: those that something in it takes. Functions that kernels apply borrow all."""
-    borrowing = {name for kernel in kernels.values() for name in applied(kernel)}
+    borrowing = {name for kernel in kernels.values() for name in kernel.applied}
     consumed: Consumed = {name: (False,) * len(f.params) for name, f in module.functions.items()}
     changed = True
     while changed:

@@ -9,7 +9,6 @@ from tlc.frontend.records import dataclass
 from tlc.ssa.calls import callee_of
 from tlc.ssa.components import reachable
 from tlc.ssa.ir import Function, Instr, walk
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 
 
@@ -23,7 +22,7 @@ class Callee:
 
 def can_stop(kernel: Kernel, callees: Mapping[str, Callee]) -> bool:
     """Whether a kernel gives a status."""
-    return any(callees[f].can_stop for f in applied(kernel))
+    return any(callees[f].can_stop for f in kernel.applied)
 
 
 def may_stop(function: Function, functions: Mapping[str, Function], kernels: Mapping[str, Kernel]) -> bool:
@@ -45,7 +44,7 @@ def reached(names: Iterable[str], functions: Mapping[str, Function], kernels: Ma
             if instr.op == "call":
                 yield callee_of(instr)
             elif instr.op == "run":
-                yield from applied(kernels[str(instr.attrs["kernel"])])
+                yield from kernels[str(instr.attrs["kernel"])].applied
 
     return list(reachable(names, called))
 

@@ -17,7 +17,6 @@ from tlc.backends.c.words import Names
 from tlc.frontend.records import dataclass
 from tlc.ssa.calls import callee_of
 from tlc.ssa.ir import Module, walk
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 
 FLAGS = ("-std=gnu11", "-ffp-contract=off")  # what `emit` asks of gcc and clang
@@ -81,7 +80,7 @@ class _Unit:
 
     def needed(self) -> list[str]:
         """The functions that kernels apply, and those that these call."""
-        return reached([f for k in self.kernels.values() for f in applied(k)], self.module.functions, self.kernels)
+        return reached([f for k in self.kernels.values() for f in k.applied], self.module.functions, self.kernels)
 
     def kernel(self, name: str) -> None:
         key = f"k.{name}"
@@ -90,7 +89,7 @@ class _Unit:
                 self.ahead[f"{head(self.kernels[name], self.helpers, self.callees, self.kernel_names[name])};"] = None
             return
         self.begun[key] = None
-        for f in applied(self.kernels[name]):
+        for f in self.kernels[name].applied:
             self.function(f)
         self.texts.append(print_kernel(self.kernels[name], self.helpers, self.callees, self.kernel_names[name]))
         self.done.add(key)

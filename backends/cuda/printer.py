@@ -36,7 +36,6 @@ from tlc.backends.kernel_text import KernelPrinter, is_variable, origin, zero
 from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
 from tlc.tensor.graph import ir as algebra
-from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.grid import Grid, room
 from tlc.tensor.kernel.ir import (
     WARP,
@@ -65,6 +64,7 @@ from tlc.tensor.kernel.ir import (
     Var,
     WaitCopies,
     const,
+    expressions,
     op,
     statements,
     subexpressions,

@@ -13,8 +13,7 @@ from collections import Counter
 from tlc.backends.cuda.index import Indices
 from tlc.frontend.records import dataclass
 from tlc.tensor.graph import ir as algebra
-from tlc.tensor.kernel.calls import expressions
-from tlc.tensor.kernel.ir import Buffer, Expr, For, Let, Load, Space, Store, subexpressions
+from tlc.tensor.kernel.ir import Buffer, Expr, For, Let, Load, Space, Store, expressions, subexpressions
 
 SIZES = (16, 8, 4)  # bytes of an access
 

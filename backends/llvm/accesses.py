@@ -21,7 +21,6 @@ from tlc.backends.llvm.turn import turned
 from tlc.backends.llvm.values import Linear, Value, Word, wrapped
 from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import (
     Apply,
     Buffer,
@@ -36,6 +35,7 @@ from tlc.tensor.kernel.ir import (
     Store,
     Var,
     conjuncts,
+    expressions,
     subexpressions,
 )
 

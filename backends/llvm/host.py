@@ -18,7 +18,6 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.opt.polls import polled
 from tlc.ssa.calls import reached, recursive
 from tlc.ssa.ir import Function, Module, walk
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 
 # Of loops that poll: they run long, and copies of their bodies, with the loops inside, only take room in the cache of instructions.
@@ -39,7 +38,7 @@ def print_applied(module: Module, kernels: Mapping[str, Kernel], tables: Tables,
     """The kernels that apply functions, and those, of a module whose functions another backend compiles: they come along with what they
     call, so no code of LLVM calls code of that backend. Empty if no kernel applies a function.
     """
-    needed = reached(module, [name for run in _runs(module) for name in applied(kernels[run])])
+    needed = reached(module, [name for run in _runs(module) for name in kernels[run].applied])
     functions = [f for f in module.functions.values() if f.name in needed]
     if not functions:
         return ""
@@ -53,7 +52,7 @@ def _printed(
     """Functions, the kernels that apply functions, and declarations of the others that are run."""
     define = definition(module) if timed else print_kernel
     for name in _runs(module):
-        yield define(kernels[name]) if applied(kernels[name]) else kernel_declaration(kernels[name])
+        yield define(kernels[name]) if kernels[name].applied else kernel_declaration(kernels[name])
     again, polls = recursive(module), polled(module)
     for f in functions:
         yield print_function(f, kernels, tables, f.name in again, polls[f.name])
@@ -63,7 +62,7 @@ def _printed(
 
 def alone(module: Module, kernels: Mapping[str, Kernel]) -> list[Kernel]:
     """The kernels that are run and call nothing, in order of appearance."""
-    return [kernels[name] for name in _runs(module) if not applied(kernels[name])]
+    return [kernels[name] for name in _runs(module) if not kernels[name].applied]
 
 
 def definition(module: Module) -> Callable[[Kernel], str]:

@@ -29,7 +29,6 @@ from tlc.backends.llvm.values import Linear, Value, Word
 from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.grid import is_gpu
 from tlc.tensor.kernel.ir import (
     Apply,
@@ -48,6 +47,7 @@ from tlc.tensor.kernel.ir import (
     Store,
     Var,
     const,
+    expressions,
     statements,
     subexpressions,
 )

@@ -31,7 +31,6 @@ import numpy as np
 from tlc.frontend.ops import DTYPES
 from tlc.frontend.records import dataclass
 from tlc.frontend.types import Elem
-from tlc.tensor.kernel.calls import applied, expressions
 from tlc.tensor.kernel.grid import Grid, grids, is_gpu, syncs
 from tlc.tensor.kernel.ir import (
     WARP,
@@ -61,6 +60,7 @@ from tlc.tensor.kernel.ir import (
     Var,
     WaitCopies,
     const,
+    expressions,
     op,
     statements,
     subexpressions,
@@ -222,7 +222,7 @@ class _Block:
         self.kernel = kernel
         self.names = names
         self.backward = backward
-        self.calls = bool(applied(kernel))  # into the host, which knows one thread
+        self.calls = bool(kernel.applied)  # into the host, which knows one thread
         self.threads = grid.threads
         self.t = grid.thread.var
         self.kept: dict[str, Buffer] = {}  # variables that live from piece to piece

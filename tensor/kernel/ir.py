@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
+from functools import cached_property
 
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.records import dataclass
@@ -276,6 +277,12 @@ class Kernel:
         """The parameters that are buffers."""
         return (*self.outputs, *(p for p in self.inputs if isinstance(p, Buffer)))
 
+    @cached_property
+    def applied(self) -> tuple[str, ...]:
+        """Names of the functions of the host module that the kernel applies, in order of appearance. Most stages ask."""
+        calls = (e for s in statements(self.body) for root in expressions(s) for e in subexpressions(root))
+        return tuple(dict.fromkeys(e.function for e in calls if isinstance(e, Apply)))
+
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Every statement, outer before inner."""
@@ -291,6 +298,29 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 left += reversed(s.then)
             case _:
                 pass
+
+
+def expressions(s: Stmt) -> Iterator[Expr]:
+    """The expressions of a statement itself, those of statements in it not included."""
+    match s:
+        case For():
+            yield from (s.start, s.stop, *([] if s.work is None else [s.work]))
+        case Let():
+            yield s.value
+        case Store():
+            yield from (*s.indices, s.value)
+        case If():
+            yield s.cond
+        case Exchange():
+            yield from (s.value, s.lane)
+        case LoadMatrices():
+            yield from (s.into, s.row)
+        case Mma():
+            yield from (s.acc, s.a, s.b)
+        case CopyAsync():
+            yield from (s.into, s.source)
+        case _:
+            pass
 
 
 def conjuncts(cond: Expr) -> Iterator[Expr]:

@@ -25,7 +25,6 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.ops import SCALAR_OPS
 from tlc.frontend.types import Elem
 from tlc.tensor.kernel import grid
-from tlc.tensor.kernel.calls import expressions
 from tlc.tensor.kernel.ir import (
     Apply,
     Barrier,
@@ -50,6 +49,7 @@ from tlc.tensor.kernel.ir import (
     Store,
     Var,
     WaitCopies,
+    expressions,
     subexpressions,
 )
 from tlc.tensor.kernel.text import print_expr, print_kernel

@@ -47,7 +47,6 @@ from tlc.ssa.text import parse_module, print_module
 from tlc.ssa.verify import verify
 from tlc.ssa.world import Stop
 from tlc.tensor import emit, memory
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.emulate import emulated
 from tlc.tensor.kernel.interp import rubbish, run
 from tlc.tensor.kernel.ir import Buffer, Declare, For, Kernel, Kind, Var, statements
@@ -351,7 +350,7 @@ def each_way(
             run(kernel, fresh, inputs, adverse=True)
         check("adverse", fresh)
         seen["adverse"] += 1
-    if applied(kernel) or any(isinstance(p, Buffer) and np.asarray(v).nbytes > SLOT for p, v in zip(kernel.parameters, (*outputs, *inputs), strict=True)):
+    if kernel.applied or any(isinstance(p, Buffer) and np.asarray(v).nbytes > SLOT for p, v in zip(kernel.parameters, (*outputs, *inputs), strict=True)):
         return
     shares = any(isinstance(s, For) and s.kind in FREE for s in statements(kernel.body))
     for threads in (1, THREADS) if shares else (1,):
@@ -392,7 +391,7 @@ class Campaign:
                 self.faults.append((seed, fault))
         self.lap("generate and lower", began)
         began = time.perf_counter()
-        kernels = [k for _, low in work for k in low.tensors.kernels.values() if not applied(k)]
+        kernels = [k for _, low in work for k in low.tensors.kernels.values() if not k.applied]
         try:
             with faults_of("LLVM"):
                 self.machine.load(kernels)
@@ -423,7 +422,7 @@ def fails(case: Case, seed: int, machine: Machine) -> Fault | None:
     try:
         lows = lowered(case, seed)
         with faults_of("LLVM"):
-            machine.load([k for low in lows for k in low.tensors.kernels.values() if not applied(k)])
+            machine.load([k for low in lows for k in low.tensors.kernels.values() if not k.applied])
         for low in lows:
             compare(low, machine, seed, Counter())
     except Fault as fault:

@@ -28,7 +28,6 @@ from tlc.frontend.ops import DTYPES, SCALAR_OPS
 from tlc.frontend.source import Source
 from tlc.frontend.types import Elem
 from tlc.ssa.interp import Interpreter
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.interp import run
 from tlc.tensor.kernel.ir import Buffer, For, Kernel, Kind, Load, Stmt, Store, Var, const, op
 from tlc.tensor.kernel.scalars import value_of
@@ -193,7 +192,7 @@ def test_functions_that_kernels_apply(tmp_path: Path) -> None:
     program = pipeline.front(Source("prog.tl", APPLIED))
     tensors = stage_texts.tensors_for_gpu(program, Options(flags={"count": 40}))
     unit = emit(tensors.kernels, module=tensors.module)
-    (f,) = (f for f in unit.functions if applied(f.kernel))
+    (f,) = (f for f in unit.functions if f.kernel.applied)
     assert "while at > 1 and k < 9:" in unit.text
     (y,) = outputs = [np.zeros(40, np.float32)]
     inputs = [np.arange(3, dtype=np.float32) if isinstance(p, Buffer) else 40 for p in f.kernel.inputs]

@@ -23,7 +23,6 @@ from tlc.frontend.source import Source
 from tlc.frontend.types import Elem
 from tlc.ssa.interp import Interpreter
 from tlc.tensor.kernel.amount import Loop, atom, number, total
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.counts import _WEIGHTS, TOTALS, Counts, counting_kernel, counts
 from tlc.tensor.kernel.interp import run
 from tlc.tensor.kernel.ir import Buffer, Const, Expr, For, If, Kernel, Let, Load, Op, Space, Stmt, Store, Var
@@ -317,7 +316,7 @@ def test_random_kernels_are_never_counted_short(seed: int) -> None:
         def launch(name: str, outputs: list[Any], inputs: list[Any], low: Lowered = low) -> None:
             kernel = low.tensors.kernels[name]
             run(kernel, outputs, inputs)
-            if not applied(kernel):
+            if not kernel.applied:
                 compare(kernel, outputs, inputs)
 
         Interpreter(low.tensors.module, Recorder(), launch).call("f", case.arguments(sizes, seed))
