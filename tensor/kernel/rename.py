@@ -71,7 +71,7 @@ class _Renaming:
         match s:
             case For():
                 work = None if s.work is None else self.expr(s.work)
-                return replace(s, start=self.expr(s.start), stop=self.expr(s.stop), body=self.body(s.body), work=work)
+                return For(s.var, self.expr(s.start), self.expr(s.stop), self.body(s.body), s.kind, s.step, s.width, work)
             case Let():
                 return Let(s.var, self.expr(s.value))
             case Store():
