@@ -20,8 +20,7 @@ from tlc.frontend.source import Span
 from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Function, Instr, Module, Type, Value, erase, walk
 from tlc.ssa.ops import effect
-from tlc.tensor import grid_blocks
-from tlc.tensor.alike import Leaf, form
+from tlc.tensor import grid_block_plan
 from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.column_sums import Columns, in_one_walk
 from tlc.tensor.endings import end_regions
@@ -118,7 +117,7 @@ class _Lowering:
             fused, parts = find_parts(fuse(built.graph, self.decisions))
             groups = list[Blocks]()
             if self.target.flash and not self.target.plain:
-                suits = grid_blocks.suits if self.target.gpu else None
+                suits = grid_block_plan.suits if self.target.gpu else None
                 fused, groups = find_blocks(replace(fused, nodes=live_nodes(fused)), suits)
             left = {t for g in groups for n in g.nodes for t in n.results}
             built.graph = fused if self.target.gpu else pack(fused, left, self.target.dots, self.target.pairs)
