@@ -92,6 +92,8 @@ class BlockNest:
                 if role in (Role.OUT, Role.DOWN) or (t in results and t.rank <= self.depth + 1):
                     shape = tuple(map(self.emitter.extent, node.extents))
                     self.emitter.made[t] = Buffer(self.emitter.fresh("y"), t.elem, shape)
+                    if t not in results:  # only another product of the matrix reads it
+                        self.work.append((Tensor(f"{t.name}.block", t.elem, node.extents), self.emitter.made[t]))
                 elif t.rank == self.depth + 1:
                     b = self.emitter.made[t] = self.buffer(t, (const(ROWS),))
                     self.emitter.seats[t] = partial(self.row_seat, b)

@@ -32,7 +32,8 @@ class Lines:
         self.nest = self.nest_of(plan.nodes[0], self.before)
         self.own, self.other = (emitter.extent(plan.shape[k]) for k in (plan.way.own, plan.way.along))
         self.full = is_even(self.own, tall * SIDE)
-        self.r: KExpr = const(0)  # which of its own lines a thread is at
+        self.r: KExpr = const(0)  # which of its own lines a thread is at,
+        self.at: KExpr = const(0)  # and which is the first one of a tile that it has
         self.shared: dict[Staged, Buffer] = {}
 
     def nest_of(self, node: Node, scope: Scope) -> Nest:

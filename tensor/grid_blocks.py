@@ -71,12 +71,12 @@ class BlockGrids:
                 if t not in self.group.results:
                     self.work.append((Tensor(f"{t.name}.block", t.elem, node.extents), b))
         for (plan, (tall, wide)), what in zip(choices, ("rows", "columns"), strict=True):
+            self.emitter.seats.clear()
+            self.emitter.made = dict(self.stored)
             if plan.passes:
                 _Grid(self, plan, tall, wide).write(top)
                 kept = ", whose scores are kept" if plan.kept() else ""
                 self.notes.append(f"blocks of {tall * SIDE} {what} by tiles of {wide * SIDE}{kept}")
-            self.emitter.seats.clear()
-            self.emitter.made = dict(self.stored)
 
 
 def block_grids(group: Blocks, expands: bool) -> BlockGrids:

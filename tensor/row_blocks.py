@@ -25,7 +25,7 @@ with 0: an infinite or NaN factor there is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from math import inf
@@ -126,7 +126,7 @@ class _Search:
                 more = self.start(other) if other.results[0] not in taken else None
                 if more is not None and group.members.keys() & more.members.keys() and self.same_matrix(group, more):
                     union = replace(group, members=group.members | more.members)
-                    if self.is_sound(union):
+                    if self.is_sound(union) and (self.pays(union) or not self.pays(group)):
                         group = union
             if not self.is_sound(group) or not self.pays(group):
                 continue
@@ -237,7 +237,7 @@ class _Search:
         members = self.ordered(group)
         if len(members) > MOST:
             return False
-        own = {t for n in members for t in n.results}
+        own = {t: group.members[n] for n in members for t in n.results}
         place = self.graph.place(members[-1])
         late = set(self.late(group))
         behind = {t for n in late for t in n.results}
@@ -336,18 +336,25 @@ def _loaded(roots: Sequence[Expr]) -> list[Tensor]:
     return list(dict.fromkeys(e.data.tensor for e in walk(roots) if e.op == "load"))
 
 
-def _reads_its_rows(node: Node, role: Role, own: set[Tensor], d: int) -> bool:
-    """Whether a member reads matrices and numbers of its own rows only."""
+def _reads_its_rows(node: Node, role: Role, own: Mapping[Tensor, Role], d: int) -> bool:
+    """Whether a member reads matrices and numbers of its own rows only. What is made of a product of the matrix (`out`) may read what was
+    made of another one: the same element, so that who has the one has the other, too.
+    """
     row, column = {Role.OUT: (d, d + 2), Role.DOWN: (d + 2, d)}.get(role, (d, d + 1))
     inside = set(walk(node.reduction.terms)) if node.reduction else set()
     for e in node.loads:
         tensor: Tensor = e.data.tensor
         if tensor not in own:
             continue
-        at = (*range(d), row, column) if tensor.rank == d + 2 else (*range(d), row)
-        if not _reads(e, at, node) or e.data.shape != tensor.shape or (role is Role.SCORES and e in inside):
+        if e.data.shape != tensor.shape or (role is Role.SCORES and e in inside):
             return False
         if role in (Role.OUT, Role.DOWN) and e not in inside:
+            same = len(tensor.shape) == node.rank and all(map(equal, tensor.shape, node.extents))
+            if not (role is own[tensor] is Role.OUT and same and _reads(e, range(node.rank), node)):
+                return False
+            continue
+        at = (*range(d), row, column) if tensor.rank == d + 2 else (*range(d), row)
+        if not _reads(e, at, node):
             return False
     if role not in (Role.OUT, Role.DOWN):
         return True

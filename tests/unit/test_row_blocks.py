@@ -170,6 +170,39 @@ def test_values_and_gradients(mask: str, size: tuple[int, int]) -> None:
     assert float(printed[-1]) == pytest.approx(float(np.sum(columns[3] * expected[0])), rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_a_result_that_meets_its_queries(mask: str) -> None:
+    """The sum for one gradient is added to that of another product: all of it is one kernel, on the CPU and in grids of a GPU."""
+    changes = {
+        "MASK": MASKS[mask],
+        "sum(g * attention": "sum(q * attention",
+        "let y = attention(q, k, v)": "let y = g",
+        "let (l, (dq, dk, dv)) = value_and_grad": "let (dq, dk, dv) = grad",
+        "{l:.9}": "",
+    }
+    text = PROGRAM
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    program = pipeline.front(Source("test.tl", text))
+    printed = []
+    plain = Options(verify=True, flags={"T": 72, "D": 6})
+    emulated = replace(plain, device="cuda-emulated")
+    for options, threads in ((plain, 1), (plain, 3), (replace(plain, flash=False), 1), (emulated, 1)):
+        tensors = next(value for name, _, value in pipeline.middle(program, options) if name == "kernels")
+        if options.flash:
+            assert len(blocks(tensors)) == 1 and not any(name.startswith(("product", "rows")) for name in tensors.kernels)
+        services = Recorder()
+        Native(pipeline.build(program, options, {}), services, threads=threads).run()
+        printed.append(services.lines)
+    assert all(p == printed[0] for p in printed)
+    columns = np.array([float(x) for x in " ".join(printed[0]).split()]).reshape(2, 72, 6, 8).transpose(3, 0, 1, 2)
+    q, k, v = columns[:3]
+    y, dq, dk, dv = reference(mask, q, k, v, q)
+    for found, right in zip(columns[5:], (dq + y, dk, dv), strict=True):
+        assert np.max(np.abs(found - right)) < 4e-6 * max(1.0, np.max(np.abs(right)))
+
+
 BRANCH = """
 fn attention(q: f32[t, d], k: f32[t, d], v: f32[t, d]) -> f32[t, d] {
   let score = for[i, j] if j <= i { sum[c] q[i, c] * k[j, c] / sqrt(f32(d)) } else { -inf }
