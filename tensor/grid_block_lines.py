@@ -4,13 +4,13 @@ to shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tlc.tensor.emit import Emitter, Scope, minus, plus, rounded_down, times
 from tlc.tensor.graph.ir import Node, walk
-from tlc.tensor.grid_block_plan import BYTES, SIDE, Plan, Staged
+from tlc.tensor.grid_block_plan import BYTES, SIDE, Plan, Staged, stride
 from tlc.tensor.grid_nests import rounded_up, unravel
-from tlc.tensor.kernel.ir import Buffer, Const, If, Load, Store, Var, const, op
+from tlc.tensor.kernel.ir import Buffer, CommitCopies, Const, CopyAsync, If, Load, Space, Store, Var, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.nests import Nest
 from tlc.tensor.pack import along
@@ -34,7 +34,20 @@ class Lines:
         self.full = is_even(self.own, tall * SIDE)
         self.r: KExpr = const(0)  # which of its own lines a thread is at,
         self.at: KExpr = const(0)  # and which is the first one of a tile that it has
-        self.shared: dict[Staged, Buffer] = {}
+        self.stages = plan.stages(tall, wide)
+        self.half: KExpr = const(0)  # where there are two: in which one the tile lies
+        self.shared = {s: self.room(s) for s in plan.all_staged()}
+
+    def room(self, s: Staged) -> Buffer:
+        """Shared memory for what is staged."""
+        shape = (const((self.tall if s.own else self.wide) * SIDE), const(stride(s)))
+        if self.is_ahead(s):
+            shape = (const(self.stages), *shape)
+        return Buffer(self.emitter.fresh("s"), s.value.elem, shape, Space.SHARED)
+
+    def is_ahead(self, s: Staged) -> bool:
+        """Whether the lines of the next tile are on their way while those of one are read."""
+        return self.stages > 1 and not s.own
 
     def nest_of(self, node: Node, scope: Scope) -> Nest:
         return Nest(node, self.emitter, (None,) * len(node.results), 0, scope)
@@ -77,6 +90,10 @@ class Lines:
 
     # ------------------------------------------------------------ lines
 
+    def cell(self, s: Staged, line: KExpr, across: KExpr) -> Load:
+        """A number that is staged."""
+        return Load(self.shared[s], (self.half, line, across) if self.is_ahead(s) else (line, across))
+
     def own_lines(self, scope: Scope, fill: Callable[[Scope, Var], None]) -> None:
         """`fill` for each of a thread's own lines, at which the last one stands for those behind it."""
 
@@ -106,6 +123,42 @@ class Lines:
             fill(scope, const(0))
         else:
             self.nest.vector(scope, const(count), count, fill)
+
+    def half_of(self, scope: Scope, j: KExpr) -> KExpr:
+        """In which stage the tile lies that begins with a line."""
+        tile = self.wide * SIDE
+        if isinstance(j, Const):
+            return const(int(j.value) // tile % self.stages)
+        return self.nest.bound(scope, op("mod", op("floordiv", j, const(tile)), const(self.stages)))
+
+    def begin(self, scope: Scope, staged: Sequence[Staged], j: KExpr) -> None:
+        """The tile that begins with a line is on its way, if there is one."""
+        inner = Scope(scope, guard=True)
+        half = self.half_of(inner, j)
+        for s in staged:
+            self.copy(inner, s, j, half)
+        there = op("lt", j, self.limit)
+        known = isinstance(j, Const) and isinstance(self.limit, Const)
+        scope.body += inner.body if known and j.value < self.limit.value else [If(there, tuple(inner.body))]
+        scope.body.append(CommitCopies())
+
+    def copy(self, scope: Scope, s: Staged, low: KExpr, half: KExpr) -> None:
+        """Copy lines of a tile from `low` on to its stage, not waited for: neighbours by neighbouring threads."""
+        together = BYTES // s.value.elem.bytes
+        count, by = self.wide * SIDE * s.across // together, s.across // together
+
+        def one(x: Scope, n: Var) -> None:
+            position = self.nest.bound(x, plus(self.t, times(n, const(THREADS))))
+            part = Scope(x)
+            line, across = (op("floordiv", position, const(by)), op("mod", position, const(by))) if by > 1 else (position, const(0))
+            across = times(across, const(together))
+            part.axes[self.d], part.axes[self.d + 1] = self.there(part, plus(low, line), self.other, self.inside), across
+            indices = self.emitter.seated(s.value.data.tensor, tuple(self.emitter.emit(a, part) for a in s.value.indices))
+            into = Load(self.shared[s], (half, line, across))
+            part.body.append(CopyAsync(into, Load(self.emitter.buffer(s.value.data), indices)))
+            x.body += part.body if count % THREADS == 0 else [If(op("lt", position, const(count)), tuple(part.body))]
+
+        self.nest.unroll(scope, -(-count // THREADS), one)
 
     def stage(self, scope: Scope, s: Staged, low: KExpr, extent: KExpr) -> None:
         """Bring lines from `low` on to shared memory: a thread some accesses at once, neighbours by neighbouring threads."""

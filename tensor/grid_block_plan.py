@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from math import prod
 
 from tlc.ssa.reductions import LANES
-from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, substitute, walk
+from tlc.tensor.graph.index import to_poly
+from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, substitute, walk
 from tlc.tensor.kernel.ir import SHARED
+from tlc.tensor.pack import along
 from tlc.tensor.row_blocks import Role
 
 SIDE = LANES  # threads of a block: so many rows of so many columns
@@ -145,14 +147,33 @@ class Plan:
         """Of the matrices."""
         return next(n for n in self.nodes if self.roles[n] is Role.SCORES).extents
 
-    def bytes(self, tall: int, wide: int) -> int:
+    def all_staged(self) -> dict[Staged, None]:
+        """What is in shared memory in some pass."""
+        return dict.fromkeys(s for turn in self.passes for s in self.staged(turn))
+
+    def stages(self, tall: int, wide: int) -> int:
+        """How many tiles have room at once for what is staged of them: two, if the next one can be copied while one is computed."""
+        copied = [self.can_copy(s) for s in self.all_staged() if not s.own]
+        return 2 if copied and all(copied) and self.bytes(tall, wide, 2) <= SHARED else 1
+
+    def can_copy(self, s: Staged) -> bool:
+        """Whether lines lie in pieces of 16 bytes, at positions that are surely multiples of those and need no look at memory."""
+        e, count = s.value, BYTES // s.value.elem.bytes
+        if e.op != "load" or e.guard is not None or s.across % count or along(self.d + 1, e) != "contiguous":
+            return False
+        if e.data.tensor in {t for n in self.nodes for t in n.results} or any(x.op in ("load", "apply") for x in walk(e.indices)):
+            return False
+        begin = substitute(e.indices[-1], {self.d + 1: const(0)})
+        return (e.data.shape[-1].value or 1) % count == 0 and all(k % count == 0 for k in to_poly(begin).values())
+
+    def bytes(self, tall: int, wide: int, stages: int = 1) -> int:
         """The shared memory of a block."""
-        staged = {s for turn in self.passes for s in self.staged(turn)}
-        size = sum((tall if s.own else wide) * SIDE * stride(s) * s.value.elem.bytes for s in staged)
+        lines = {s: tall if s.own else wide * stages for s in self.all_staged()}
+        size = sum(n * SIDE * stride(s) * s.value.elem.bytes for s, n in lines.items())
         matrices = [self.factors(n)[0].elem.bytes for n in self.products]
         size += max((wide * SIDE * odd(tall * SIDE, b) * b for b in matrices), default=0)
-        lines = self.kept_lines(wide)
-        return size + sum(lines * odd(tall * SIDE, b) * b for b in (n.results[0].elem.bytes for n in self.kept()))
+        kept = self.kept_lines(wide)
+        return size + sum(kept * odd(tall * SIDE, b) * b for b in (n.results[0].elem.bytes for n in self.kept()))
 
     def kept_lines(self, wide: int) -> int:
         """Those of all tiles."""

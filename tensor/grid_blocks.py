@@ -37,10 +37,10 @@ from tlc.frontend.records import dataclass
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.ir import Node, Tensor
 from tlc.tensor.grid_block_lines import THREADS, Lines
-from tlc.tensor.grid_block_plan import BYTES, SIDE, Plan, Staged, breadth, choice, each, odd, stride, ways
+from tlc.tensor.grid_block_plan import BYTES, SIDE, Plan, Staged, breadth, choice, each, odd, ways
 from tlc.tensor.grid_nests import grid
 from tlc.tensor.grid_threads import exchange
-from tlc.tensor.kernel.ir import Barrier, Buffer, Const, Declare, If, Load, Space, Stmt, Store, Var, const, op
+from tlc.tensor.kernel.ir import Barrier, Buffer, Const, Declare, If, Load, Space, Stmt, Store, Var, WaitCopies, const, op
 from tlc.tensor.kernel.ir import Expr as KExpr
 from tlc.tensor.nests import Nest, combine, unit
 from tlc.tensor.row_blocks import Blocks, Role
@@ -105,10 +105,6 @@ class _Grid(Lines):
                 b = self.numbers[t] = nest.local(self.thread, t.elem, self.tall)
                 self.emitter.made[t] = b
                 self.emitter.seats[t] = lambda at: (self.r,)
-        staged = dict.fromkeys(s for turn in plan.passes for s in plan.staged(turn))
-        for s in staged:
-            lines = (self.tall if s.own else self.wide) * SIDE
-            self.shared[s] = Buffer(self.emitter.fresh("s"), s.value.elem, (const(lines), const(stride(s))), Space.SHARED)
         if plan.products:
             elem = plan.factors(plan.products[0])[0].elem
             shape = (const(self.wide * SIDE), const(odd(self.tall * SIDE, elem.bytes)))
@@ -117,7 +113,7 @@ class _Grid(Lines):
             elem = n.results[0].elem
             shape = (const(plan.kept_lines(self.wide)), const(odd(self.tall * SIDE, elem.bytes)))
             self.kept[n] = Buffer(self.emitter.fresh("s"), elem, shape, Space.SHARED)
-        for s in staged:
+        for s in self.shared:
             if s.own:
                 self.stage(self.thread, s, self.low, self.own)
         self.tell(0)
@@ -131,9 +127,15 @@ class _Grid(Lines):
     # ------------------------------------------------------------ a pass
 
     def turn(self, turn: int) -> None:
-        """Go through all tiles."""
+        """Go through all tiles. Where there is room for two, the next one is copied while one is computed."""
         plan, nest = self.plan, self.nest
         reduced, multiplied = plan.reduced(turn), plan.multiplied(turn)
+        staged = [s for s in plan.staged(turn) if not s.own]
+        ahead, step = [s for s in staged if self.is_ahead(s)], self.wide * SIDE
+        if ahead:
+            if any(s in plan.staged(t) for t in range(turn) for s in ahead):
+                self.thread.body.append(Barrier())  # nobody reads the last tile of a pass before any more
+            self.begin(self.thread, ahead, self.first)
         accs: dict[Node, Buffer] = {}
         for n in reduced:
             accs[n] = self.cleared(n, self.tall)
@@ -141,11 +143,15 @@ class _Grid(Lines):
             accs[n] = self.cleared(n, self.tall, each(plan.factors(n)[1].across))
 
         def tile(s: Scope, j: Var) -> None:
-            staged = [x for x in plan.staged(turn) if not x.own]
-            for x in staged:
-                self.stage(s, x, j, self.other)
-            if plan.made(turn):
-                s.body.append(Barrier())
+            if ahead:
+                s.body += [WaitCopies(0), Barrier()]  # the tile is there; and nobody reads the one before it any more
+                self.half = self.half_of(s, j)
+                self.begin(s, ahead, plus(j, const(step)))
+            else:
+                for x in staged:
+                    self.stage(s, x, j, self.other)
+                if plan.made(turn):
+                    s.body.append(Barrier())
             self.at = nest.bound(s, plus(j, self.x))
             sums = {n: self.score(s, n) if n in plan.made(turn) else self.again(s, n) for n in plan.scores(turn)}
             for n in plan.made(turn):
@@ -162,12 +168,13 @@ class _Grid(Lines):
                     nest.unroll(s, self.wide, lambda x, w, tensor=tensor: self.put(x, values[tensor], w))  # type: ignore[misc]
                 s.body.append(Barrier())
                 self.multiply(s, n, other, accs[n], count)
-                s.body.append(Barrier())
-            if staged and not multiplied:
+                if n is not multiplied[-1]:
+                    s.body.append(Barrier())
+            if not ahead and (staged or multiplied):
                 s.body.append(Barrier())
 
         start, stop = self.first, self.limit
-        self.emitter.guarded(self.thread, self.guards, lambda g: self.emitter.loop(g, "j", start, stop, tile, step=self.wide * SIDE))
+        self.emitter.guarded(self.thread, self.guards, lambda g: self.emitter.loop(g, "j", start, stop, tile, step=step))
         for n in reduced:
             self.row(n, accs[n])
         for n in multiplied:
@@ -205,11 +212,10 @@ class _Grid(Lines):
             parts: list[Buffer] = []
             for o in operands:
                 part = nest.local(s, acc.elem, self.tall if o.own else self.wide, count)
-                shared = self.shared[o]
 
-                def line(x: Scope, n: Var, o: Staged = o, part: Buffer = part, shared: Buffer = shared) -> None:
+                def line(x: Scope, n: Var, o: Staged = o, part: Buffer = part) -> None:
                     at = plus(times(self.y, const(self.tall)), n) if o.own else plus(self.x, times(n, const(SIDE)))
-                    self.together(x, count, lambda y, c: y.body.append(Store(part, (n, c), Load(shared, (at, plus(k, c))))))
+                    self.together(x, count, lambda y, c: y.body.append(Store(part, (n, c), self.cell(o, at, plus(k, c)))))
 
                 nest.unroll(s, self.tall if o.own else self.wide, line)
                 parts.append(part)
@@ -300,7 +306,7 @@ class _Grid(Lines):
 
     def multiply(self, scope: Scope, node: Node, other: Staged, acc: Buffer, count: KExpr) -> None:
         """A tile of a matrix times the lines that it went along."""
-        nest, r, pool, shared = self.nest, node.reduction, self.pool, self.shared[other]
+        nest, r, pool = self.nest, node.reduction, self.pool
         assert r is not None and pool is not None
         first = self.plan.factors(node)[0] in [e.data.tensor for e in r.terms[:1] if e.op == "load"]
 
@@ -309,7 +315,7 @@ class _Grid(Lines):
             theirs = nest.local(s, acc.elem, each(other.across))
             at = times(self.y, const(self.tall))
             self.together(s, self.tall, lambda x, r: x.body.append(Store(mine, (r,), Load(pool, (j, plus(at, r))))))
-            self.columns(s, other.across, lambda x, c, at: x.body.append(Store(theirs, (c,), Load(shared, (j, at)))))
+            self.columns(s, other.across, lambda x, c, at: x.body.append(Store(theirs, (c,), self.cell(other, j, at))))
 
             def cell(x: Scope, r: Var, c: Var) -> None:
                 terms = [Load(mine, (r,)), Load(theirs, (c,))]

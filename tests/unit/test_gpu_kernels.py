@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,24 @@ from tlc.frontend.diagnostics import InternalError
 from tlc.frontend.source import Source
 from tlc.tensor.kernel.emulate import emulated
 from tlc.tensor.kernel.interp import run
-from tlc.tensor.kernel.ir import Barrier, Const, Exchange, For, If, Kernel, Let, Load, Space, Stmt, Store, const, op
+from tlc.tensor.kernel.ir import (
+    Barrier,
+    CommitCopies,
+    Const,
+    CopyAsync,
+    Exchange,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Space,
+    Stmt,
+    Store,
+    WaitCopies,
+    const,
+    op,
+)
 from tlc.tensor.kernel.text import parse_kernel, print_kernel
 from tlc.tensor.kernel.verify import verify
 
@@ -170,12 +188,20 @@ fn main() {
   print(a, b, c)
 }
 """,
-    # two tiles of columns for one block of rows
+    # two tiles of columns for one block of rows: one is copied while the other is computed
     "blocks of a mask": """
 fn main() {
   let x = for[i < 3, p < 4] f32(i + p)
   let y = for[j < 65, p < 4] f32(j - p)
   print((for[i < 3, j < 65] if j <= i + 63 { sum[p < 4] x[i, p] * y[j, p] } else { 0.0 }) @ y)
+}
+""",
+    # two passes that bring the same tile to the same place
+    "blocks of one tile": """
+fn main() {
+  let x = for[i < 3, p < 4] f32(i + p)
+  let y = for[j < 64, p < 4] f32(j - p)
+  print(softmax(for[i < 3, j < 64] sum[p < 4] x[i, p] * y[j, p]) @ y)
 }
 """,
 }
@@ -196,14 +222,22 @@ def operands(kernel: Kernel) -> tuple[list[tuple[int, ...]], list[np.ndarray]]:
 
 
 def mutants(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
-    """Bodies with one barrier less, one exchange with itself, or one index of shared or global memory one further. A barrier that is the
-    last thing in a loop orders one of its iterations and the next.
+    """Bodies with one barrier, wait or group of copies less, one exchange with itself, or one index of shared or global memory one further.
+    A barrier that is the last thing in a loop orders one of its iterations and the next; one before copies orders what was read and them.
     """
     for n, s in enumerate(body):
         changed: list[tuple[str, tuple[Stmt, ...]]] = []
         match s:
             case Barrier():
-                changed.append(("no last barrier" if n + 1 == len(body) else "no barrier", ()))
+                region = takewhile(lambda x: not isinstance(x, Barrier), body[n + 1 :])
+                copies = any(isinstance(x, CommitCopies) for x in region)
+                changed.append(("no last barrier" if n + 1 == len(body) else "no barrier before copies" if copies else "no barrier", ()))
+            case WaitCopies() | CommitCopies():
+                changed.append((f"no {type(s).__name__}", ()))
+            case CopyAsync(into, source):
+                changed += [(f"copy to {into.buffer.name}", (replace(s, into=replace(into, indices=i)),)) for i in further(into.indices)]
+                moved = further(source.indices)
+                changed += [(f"copy from {source.buffer.name}", (replace(s, source=replace(source, indices=i)),)) for i in moved]
             case Exchange():
                 changed.append(("own lane", (replace(s, lane=const(0)),)))
             case For():
@@ -244,20 +278,29 @@ def test_one_thing_wrong_is_found(name: str, fewest: int, every: int) -> None:
     found = list(mutants(kernel.body))
     assert len(found) >= fewest
     for n, (what, body) in enumerate(found):
-        if n % every and "barrier" not in what:
+        if n % every and not any(x in what for x in ("barrier", "Copies")):
             continue
         wrong = replace(kernel, body=body)
         verify(wrong)
         try:
             assert result(wrong) != expected, f"{what}\n{print_kernel(wrong)}"
         except InternalError as error:
-            assert "race" in str(error) or "out of range" in str(error)
+            assert any(x in str(error) for x in ("race", "out of range", "a copy of 16 bytes"))
+
+
+def test_a_pass_begins_when_the_one_before_has_read_its_last_tile() -> None:
+    (kernel,) = kernels_of("blocks of one tile")
+    shapes, inputs = operands(kernel)
+    _, between, _ = (body for what, body in mutants(kernel.body) if what == "no barrier before copies")
+    run(kernel, [np.zeros(s, np.float32) for s in shapes], inputs, races=True)
+    with pytest.raises(InternalError, match="a race for `s1"):
+        run(replace(kernel, body=between), [np.zeros(s, np.float32) for s in shapes], inputs, races=True)
 
 
 def test_attention_meets_where_it_has_to() -> None:
-    """In the kernel of attention and its gradient each barrier but those between the iterations of a loop, and each exchange, is needed for
-    the result, in one of the orders in which the threads can run from one to the next. Those between iterations are for the interpreter to
-    find.
+    """In the kernel of attention and its gradient each barrier but those between the iterations of a loop or before copies, and each exchange,
+    is needed for the result, in one of the orders in which the threads can run from one to the next. The other barriers are for the
+    interpreter to find.
     """
     (kernel,) = kernels_of("blocks")
     shapes, inputs = operands(kernel)
