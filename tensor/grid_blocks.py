@@ -18,6 +18,8 @@ A block has lines of one kind, and goes through those of the other kind, tile by
                `lanes`, and what those of a row exchange in the end is its tree (as in `tensor/grid_rows.py`)
     operands   lie in shared memory line by line, at an odd number of 16 bytes from each other: threads side by side load without
                conflicts. What several nodes read is there once
+    ahead      where there is room for two tiles of the operands that a block goes along, and those can be copied past the registers, the
+               next one is on its way while one is computed. A tile begins with a barrier: it is there, and the one before has been read
     product    its matrix goes by shared memory, since a thread needs what others have; a thread adds up `tall` lines by some columns, each
                one chain over the lines that the block goes through
 
