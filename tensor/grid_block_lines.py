@@ -40,9 +40,8 @@ class Lines:
 
     def room(self, s: Staged) -> Buffer:
         """Shared memory for what is staged."""
-        shape = (const((self.tall if s.own else self.wide) * SIDE), const(stride(s)))
-        if self.is_ahead(s):
-            shape = (const(self.stages), *shape)
+        lines = const((self.tall if s.own else self.wide) * SIDE), const(stride(s))
+        shape = (const(self.stages), *lines) if self.is_ahead(s) else lines
         return Buffer(self.emitter.fresh("s"), s.value.elem, shape, Space.SHARED)
 
     def is_ahead(self, s: Staged) -> bool:
@@ -137,9 +136,8 @@ class Lines:
         half = self.half_of(inner, j)
         for s in staged:
             self.copy(inner, s, j, half)
-        there = op("lt", j, self.limit)
-        known = isinstance(j, Const) and isinstance(self.limit, Const)
-        scope.body += inner.body if known and j.value < self.limit.value else [If(there, tuple(inner.body))]
+        sure = isinstance(j, Const) and isinstance(self.limit, Const) and j.value < self.limit.value
+        scope.body += inner.body if sure else [If(op("lt", j, self.limit), tuple(inner.body))]
         scope.body.append(CommitCopies())
 
     def copy(self, scope: Scope, s: Staged, low: KExpr, half: KExpr) -> None:
@@ -150,8 +148,8 @@ class Lines:
         def one(x: Scope, n: Var) -> None:
             position = self.nest.bound(x, plus(self.t, times(n, const(THREADS))))
             part = Scope(x)
-            line, across = (op("floordiv", position, const(by)), op("mod", position, const(by))) if by > 1 else (position, const(0))
-            across = times(across, const(together))
+            piece: KExpr = op("mod", position, const(by)) if by > 1 else const(0)
+            line, across = op("floordiv", position, const(by)) if by > 1 else position, times(piece, const(together))
             part.axes[self.d], part.axes[self.d + 1] = self.there(part, plus(low, line), self.other, self.inside), across
             indices = self.emitter.seated(s.value.data.tensor, tuple(self.emitter.emit(a, part) for a in s.value.indices))
             into = Load(self.shared[s], (half, line, across))
