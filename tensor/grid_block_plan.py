@@ -8,9 +8,9 @@ GPU busy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tlc.frontend.records import dataclass
 from tlc.ssa.reductions import LANES
 from tlc.tensor.graph.index import to_poly
 from tlc.tensor.graph.ir import Expr, Node, Tensor, axes_of, axis, const, substitute, walk

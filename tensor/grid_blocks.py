@@ -34,8 +34,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from tlc.tensor.emit import Emitter, Scope, minus, plus, times
 from tlc.frontend.records import dataclass
+from tlc.tensor.emit import Emitter, Scope, minus, plus, times
 from tlc.tensor.graph.expand import expand
 from tlc.tensor.graph.ir import Node, Tensor
 from tlc.tensor.grid_block_lines import THREADS, Lines

@@ -21,6 +21,7 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.ir import I64, Function, Instr, Module, Type, Value, erase, walk
 from tlc.ssa.ops import effect
 from tlc.tensor import grid_block_plan
+from tlc.tensor.alike import Leaf, form
 from tlc.tensor.bundle import Bundle, bundles
 from tlc.tensor.column_sums import Columns, in_one_walk
 from tlc.tensor.endings import end_regions
