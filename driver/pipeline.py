@@ -90,8 +90,9 @@ def optimized(module: Module, options: Options, watch: Watch = NOBODY, made: Mad
 
     differentiated = differentiates(module)
     if options.traps:
-        step(inline_in_place)
-        step(trap_program)  # before anything is folded; behind inlining, so that comprehensions hold no checks of their own
+        step(inline_in_place)  # so that comprehensions hold no checks of their own
+        watch.passes(module, passes.BEFORE_TRAPS, options)
+        step(trap_program)
     watch.passes(module, passes.LEVELS[0], options)
     if not options.strict:
         step(factor)  # of what every level sees alike: it sets the order of sums

@@ -155,6 +155,12 @@ class _Question:
         return answer
 
 
+def same_extent(extent: Value, tensor: Value, axis: int) -> bool:
+    """Whether an `i64` is an extent of a tensor, as far as what makes the two tells."""
+    question = _Question({})
+    return question.value(extent) == question.ask(tensor, axis)
+
+
 class Sizes:
     """How many elements tensors of a function have: a number, or for tensors of rank 1 the value that is their extent. A snapshot."""
 

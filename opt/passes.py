@@ -151,6 +151,10 @@ LEVELS: dict[int, tuple[str, ...]] = {
     ),
 }
 
+# Before checks of NaN are put in (`opt/traps.py`), behind inlining: what makes blocks long and leaves few checks in them, but folds no real
+# and drops nothing that is computed.
+BEFORE_TRAPS: tuple[str, ...] = ("simplify-cfg", "dims", "cse", "checks", "simplify-cfg")
+
 # After the tensor stage and before the memory plan.
 HOST_LEVELS: dict[int, tuple[str, ...]] = {
     0: ("addresses", "tail-calls"),  # no backend sees `index` or `update` of an element

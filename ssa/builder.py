@@ -12,6 +12,7 @@ the region yields. It may make more blocks (`new_block`, `move_to`); the `yield`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -124,6 +125,10 @@ class Builder:
         for c in conditions:
             found = c if found is None else self.op("and", found, c)
         return self.const(True, BOOL) if found is None else found
+
+    def finite(self, x: Value) -> Value:
+        """Whether a real is neither infinite nor NaN."""
+        return self.op("lt", self.op("abs", x), self.const(math.inf, x.type))
 
     def index(self, x: Value, *indices: Value, hint: str = "") -> Value:
         return self.emit("index", (x, *indices), names=[hint]).result if indices else x

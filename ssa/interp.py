@@ -37,7 +37,7 @@ from tlc.ssa.interp_owned import Owners, shared
 from tlc.ssa.interp_paths import Paths
 from tlc.ssa.ir import Block, Instr, Module, Region, Terminator, Type, Value
 from tlc.ssa.ops import ROWS
-from tlc.ssa.recipe import recipe_of
+from tlc.ssa.recipe import recipe_of, watched_by
 from tlc.ssa.reductions import fold, fold_product, product
 from tlc.ssa.tape import tape_of
 from tlc.ssa.world import RuntimeStop, Services, Stop
@@ -406,9 +406,15 @@ def _check(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -
     return ()
 
 
+def _is_well(x: Any) -> bool:
+    """Whether a real, or each of a tensor, is finite, or a bool true."""
+    return bool(np.all(x) if np.asarray(x).dtype == np.bool_ else np.isfinite(x).all())
+
+
 def _trap(self: Interpreter, instr: Instr, operands: list[Any], frame: Frame) -> Sequence[Any]:
-    if not operands[0]:
-        recipe_of(instr).run(operands[1:], self.services)
+    rest = 1 + watched_by(instr)
+    if not operands[0] or not all(_is_well(x) for x in operands[1:rest]):
+        recipe_of(instr).run(operands[rest:], self.services)
     return ()
 
 

@@ -37,7 +37,8 @@ barrier   x -> y                                   the value itself; what is com
 extern    a.. -> r..                               attr name: a service that is given and returns scalars and tensors
 foreign   a.. -> r                                 attr symbol: a function of the C library; scalars, and at most one result
 check     c v.. ->                                 attrs kind, message: stops unless c; `{0}` in the message is the first v
-trap      c v.. ->                                 attr recipe (`ssa/recipe.py`): unless c, it runs with the values, and may stop
+trap      c w.. v.. ->                             attrs recipe (`ssa/recipe.py`), watched: how many w there are. Unless c holds and
+                                                   all w, or their elements, are finite or true, the recipe runs with the v, and may stop
 format    v.. -> s                                 attr template: literals and ("hole", spec, layout); layout is "leaf",
                                                    ("tuple", layouts) or ("struct", name, field names, layouts)
 print     s ->                                     one line
@@ -92,7 +93,7 @@ ROWS: dict[str, Row] = {
         Row("extern", effect="io", attrs=("name",)),
         Row("foreign", effect="io", attrs=("symbol",)),
         Row("check", effect="check", attrs=("kind", "message")),
-        Row("trap", effect="check", attrs=("recipe",)),
+        Row("trap", effect="check", attrs=("recipe", "watched")),
         Row("format", attrs=("template",)),
         Row("print", effect="io"),
         Row("progress_begin", effect="io"),

@@ -66,6 +66,13 @@ def recipe_of(instr: Instr) -> Recipe:
     return recipe if isinstance(recipe, Recipe) else read_recipe(str(recipe))
 
 
+def watched_by(trap: Instr) -> int:
+    """How many values a `trap` watches."""
+    watched = trap.attrs["watched"]
+    assert isinstance(watched, int)
+    return watched
+
+
 def closed(block: Block) -> tuple[Recipe, list[Value]]:
     """The recipe of a block that has no end yet, and the values around that it reads. The block itself is used up."""
     block.terminator = ret((), block.instrs[-1].span)

@@ -294,7 +294,11 @@ def _check(site: Site) -> Types:
 
 
 def _trap(site: Site) -> Types:
+    watched = site.attrs["watched"]
     _require(site.operands[:1] == (BOOL,), f"takes {_show(site.operands)}, the first should be bool")
+    _require(isinstance(watched, int) and 0 <= watched < len(site.operands), f"cannot watch {watched} of {len(site.operands) - 1} values")
+    wrong = [t for t in site.operands[1 : 1 + watched] if not t.elem.is_real and t.elem is not Elem.BOOL]
+    _require(not wrong, f"watches {_show(wrong)}, which is neither real nor bool")
     return ()
 
 

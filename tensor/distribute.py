@@ -38,9 +38,9 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.calls import callee_of
 from tlc.ssa.cfg import reverse_postorder
 from tlc.ssa.each import for_each
-from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, is_positive, same_value, walk, yield_
+from tlc.ssa.ir import BOOL, I64, Block, Instr, Module, Region, Terminator, Type, Value, const_of, is_positive, same_value, walk, yield_
 from tlc.ssa.liveness import free_values
-from tlc.ssa.recipe import closed
+from tlc.ssa.recipe import closed, watched_by
 from tlc.tensor.extents import extent, known_extent
 from tlc.tensor.opaque import expand_reductions
 from tlc.tensor.outline import can_fail, may_stop
@@ -509,23 +509,30 @@ class Distribution:
         self.b.emit("check", (ok, *at_first), (), dict(attrs))
 
     def _trap(self, instr: Instr) -> None:
-        """A trap of every element, before all of them. Where one fails, the recipe of each is run, one after the other."""
-        cond, *values = instr.operands
+        """A trap of every element, before all of them, which watches all that these watch. If it fails, the recipes are run, one after the
+        other.
+        """
+        cond, *others = instr.operands
+        watched, values = others[: watched_by(instr)], others[watched_by(instr) :]
+        scalars = [v for v in watched if not v.type.rank and v not in self.views]
         self.checked = True
 
         def holds(b: Builder, *indices: Value) -> Value:
-            return Piece(self, b, dict(zip(self.params, indices, strict=True))).need(cond)[0]
+            ok, *reals = Piece(self, b, dict(zip(self.params, indices, strict=True))).need(cond, *scalars)
+            return b.every([ok, *(b.finite(v) for v in reals)])
 
         def look(b: Builder, *indices: Value) -> tuple[Value, ...]:
             piece = Piece(self, b, dict(zip(self.params, indices, strict=True)))
-            b.emit("trap", (b.const(False, BOOL), *map(piece.whole, values)), (), dict(instr.attrs))
+            b.emit("trap", (b.const(False, BOOL), *map(piece.whole, values)), (), {**instr.attrs, "watched": 0})
             return (b.const(True, BOOL),)
 
-        ok = self.b.reduce("all", self.extents, holds, names=self._names(self.params), hint="ok")
+        whole = dict.fromkeys(self.view(v).base for v in watched if v not in scalars)
+        if scalars or const_of(cond) is not True:
+            whole[self.b.tabulate(self.extents, holds, self._names(self.params), "ok")] = None
         cold = Block("recipe")
         Builder(cold, None, instr.span).tabulate_many(list(self.extents), look, self._names(self.params))
         recipe, captured = closed(cold)
-        self.b.emit("trap", (ok, *captured), (), {"recipe": recipe})
+        self.b.emit("trap", (self.b.const(True, BOOL), *whole, *captured), (), {"recipe": recipe, "watched": len(whole)})
 
     def _at(self, first: Value | None, failed: Value, value: Value, instr: Instr) -> Value:
         """A value of a failed check, at the first element that fails (at any where `first` is None)."""

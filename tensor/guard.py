@@ -29,7 +29,7 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Module, Region, Terminator, Value, const_of, drop, erase
 from tlc.ssa.loops import loops
 from tlc.ssa.lower_state import zero_of
-from tlc.ssa.recipe import closed
+from tlc.ssa.recipe import closed, watched_by
 from tlc.tensor.loops import split_behind
 from tlc.tensor.scalar_code import is_scalar_load
 
@@ -80,9 +80,30 @@ def branch_guards(function: Function, module: Module) -> None:
         drop(instr)
 
 
+def watch(function: Function, module: Module) -> None:
+    """What traps watch becomes part of their condition. All tensors go through one kernel, as rows whose length only the run knows."""
+    for trap in [i for block in function.blocks for i in block.instrs if i.op == "trap" and watched_by(i)]:
+        b = Builder.before(trap, module)
+        ok, *others = trap.operands
+        watched, values = others[: watched_by(trap)], others[watched_by(trap) :]
+        holds = b.every([*([] if const_of(ok) is True else [ok]), *(_well(b, v) for v in watched)])
+        b.emit("trap", (holds, *values), (), {**trap.attrs, "watched": 0})
+        erase(trap)
+
+
+def _well(b: Builder, v: Value) -> Value:
+    """Whether a real, or each of a tensor, is finite, or a bool true."""
+    is_well = b.finite if v.type.elem.is_real else lambda x: x
+    if not v.type.rank:
+        return is_well(v)
+    size = b.barrier(reduce(lambda m, n: b.op("mul", m, n), b.dims(v)))  # a barrier, so that it is no part of another kernel
+    row = b.reshape(b.barrier(v), [size])
+    return b.reduce("all", [size], lambda b, i: _well(b, b.index(row, i)), hint="well")
+
+
 def branch_traps(function: Function, module: Module, may_pass: Callable[[Instr], bool]) -> None:
     """What traps are given is looked at only where one fails. So they move into a branch; a few together, if between them stands only what
-    `may_pass`: there each looks whether it was the one.
+    `may_pass`.
     """
     for block in list(function.blocks):
         waiting: list[Instr] = []
@@ -102,7 +123,7 @@ def branch_traps(function: Function, module: Module, may_pass: Callable[[Instr],
 
 
 def _branch(traps: Sequence[Instr], module: Module) -> None:
-    """Traps of one block, as it is now, become one in a branch behind the last of them."""
+    """Traps of one block, as it is now, become one in a branch behind the last of them, where each looks whether it was the one."""
     last = traps[-1]
     block = last.block
     assert block is not None
@@ -116,11 +137,16 @@ def _branch(traps: Sequence[Instr], module: Module) -> None:
     at = Builder(failed, module, last.span)
     inside = Builder(Block("recipe"), None, last.span)
     false = inside.const(False, BOOL)
+    known: dict[Value, Value] = {}
     for trap in traps:
-        inside.emit("trap", (false, *trap.operands[1:]), (), dict(trap.attrs))
+        for v in trap.operands:
+            number = const_of(v)
+            known[v] = v if number is None else known.get(v) or inside.const(number, v.type)
+        ok = known[trap.operands[0]] if len(traps) > 1 else false
+        inside.emit("trap", (ok, *(known[v] for v in trap.operands[1:])), (), dict(trap.attrs))
         erase(trap)
     recipe, captured = closed(inside.block)
-    at.emit("trap", (at.const(False, BOOL), *captured), (), {"recipe": recipe})
+    at.emit("trap", (at.const(False, BOOL), *captured), (), {"recipe": recipe, "watched": 0})
     at.jump(done)
 
 

@@ -29,7 +29,8 @@ from tlc.tensor.extents import Axis, Extents, Key
 from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor
-from tlc.tensor.guard import branch_guards, branch_traps
+from tlc.tensor.guard import branch_guards, branch_traps, watch
+from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.rename import renamed
 from tlc.tensor.kernel.verify import verify
@@ -110,6 +111,7 @@ class _Lowering:
 
     def function(self, function: Function) -> None:
         end_regions(function, self.module)
+        watch(function, self.module)
         resolve_extents(function)
         extents = Extents(function)
         blocks = [build(self.module, function, block, extents) for block in function.blocks]
