@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from tlc.frontend.ops import SCALAR_OPS
@@ -24,7 +25,7 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_region
 from tlc.ssa.construct import construct_region
 from tlc.ssa.edit import insert_before
-from tlc.ssa.ir import BOOL, I64, Block, Instr, Region, Type, Value, walk
+from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Region, Type, Value, walk
 from tlc.ssa.reductions import product
 
 # Ops that never give a real that is worse than their operands.
@@ -33,14 +34,35 @@ HARMLESS = frozenset({
 })  # fmt: skip
 assert set(SCALAR_OPS) >= HARMLESS, f"no ops: {sorted(HARMLESS - set(SCALAR_OPS))}"
 
-Which = Callable[[Instr], bool]
+Conditions = Sequence[tuple[Value, bool]]  # conditions of `select`s, and whether the first side of each is the one in question
+
+
+@dataclass(frozen=True)
+class Look:
+    """Puts checks into the function of a recipe, of one block: behind the instructions at `places`. Its first `depth` parameters are the
+    indices of the comprehensions around.
+    """
+
+    derivative: bool
+    places: tuple[int, ...]
+    depth: int
+
+    def __call__(self, function: Function) -> None:
+        checks = Checks(self.derivative)
+        entry = function.body.entry
+        indices = entry.params[: self.depth]
+        for instr in [entry.instrs[k] for k in self.places]:
+            if instr.regions:
+                checks.comprehension(instr, indices)
+            else:
+                checks.say(Builder.behind(instr), instr, (), indices)
 
 
 class Checks:
     """Adds checks to the blocks of a function, or of a copied region. `indices` are always those of the comprehensions around."""
 
-    def __init__(self, which: Which) -> None:
-        self.which = which
+    def __init__(self, derivative: bool) -> None:
+        self.derivative = derivative  # whether to look at what derivatives compute, or at all else
         self.unrounded: set[Instr] = set()  # products that a sum adds without rounding them
         self.variables = 0  # names the variables of regions
 
@@ -48,19 +70,25 @@ class Checks:
         """Check everything where it stands, each element of a comprehension in a copy of it."""
         for block in region.blocks:
             for instr in list(block.instrs):
-                if not instr.regions:
-                    if self.is_checked(instr):
-                        self.say(self.behind(instr), instr, indices)
-                    continue
-                if self.has_checks(instr.regions[0]):
-                    insert_before(instr, self.shadow(instr, indices, {}))
-                if self.is_total(instr):
-                    self.total(Builder.behind(instr), instr, indices, {})
+                if instr.regions:
+                    self.comprehension(instr, indices)
+                elif self.is_checked(instr):
+                    last, conditions = chosen(instr)
+                    b = Builder.behind(last)
+                    b.span = instr.span
+                    self.say(b, instr, conditions, indices)
+
+    def comprehension(self, instr: Instr, indices: Sequence[Value]) -> None:
+        """Check a comprehension."""
+        if self.has_checks(instr.regions[0]):
+            insert_before(instr, self.shadow(instr, indices))
+        if self.is_total(instr):
+            self.total(Builder.behind(instr), instr, indices)
 
     # ------------------------------------------------------------ what is checked
 
     def is_dangerous(self, instr: Instr) -> bool:
-        if instr.op not in SCALAR_OPS or instr.op in HARMLESS or not instr.result.type.elem.is_real or not self.which(instr):
+        if instr.op not in SCALAR_OPS or instr.op in HARMLESS or not self._is_asked(instr):
             return False
         return instr.op != "convert" or instr.operands[0].type.elem.is_real
 
@@ -68,7 +96,10 @@ class Checks:
         return self.is_dangerous(instr) and instr not in self.unrounded
 
     def is_total(self, instr: Instr) -> bool:
-        return instr.op == "reduce" and instr.attrs["op"] in ("sum", "prod") and instr.result.type.elem.is_real and self.which(instr)
+        return instr.op == "reduce" and instr.attrs["op"] in ("sum", "prod") and self._is_asked(instr)
+
+    def _is_asked(self, instr: Instr) -> bool:
+        return instr.result.type.elem.is_real and instr.span.derivative == self.derivative
 
     def is_source(self, instr: Instr) -> bool:
         """Whether an instruction itself may make a NaN or an infinity."""
@@ -77,18 +108,18 @@ class Checks:
     def has_checks(self, region: Region) -> bool:
         return any(self.is_dangerous(i) or self.is_total(i) for i in walk(region))
 
-    def _copy(self, instr: Instr, values: Mapping[Value, Value]) -> tuple[Region, dict[Value, Value]]:
-        known = dict(values)
+    def _copy(self, instr: Instr) -> tuple[Region, dict[Value, Value]]:
+        known: dict[Value, Value] = {}
         copy = clone_region(instr.regions[0], known)
         self.unrounded.update(i for i in (known[p.result].owner for p in products(instr)) if isinstance(i, Instr))
         return copy, known
 
-    def shadow(self, instr: Instr, indices: Sequence[Value], values: Mapping[Value, Value]) -> Instr:
-        """A comprehension that makes the checks of another, and reads `values` in place of what that reads."""
-        copy, _ = self._copy(instr, values)
+    def shadow(self, instr: Instr, indices: Sequence[Value]) -> Instr:
+        """A comprehension that makes the checks of another."""
+        copy, _ = self._copy(instr)
         self.check(copy, (*indices, *copy.entry.params))
         _yield_instead(copy, lambda b: b.const(True, BOOL))
-        extents = tuple(values.get(v, v) for v in _extents(instr))
+        extents = _extents(instr)
         return Instr("tabulate", extents, (Type(BOOL.elem, len(extents)),), {}, (copy,), instr.span)
 
     def sources(self, region: Region) -> set[Instr]:
@@ -102,7 +133,7 @@ class Checks:
         """
         if not ends and looked_at.isdisjoint(walk(instr.regions[0])):
             return None
-        copy, values = self._copy(instr, {})
+        copy, values = self._copy(instr)
         here = {values[i.result].owner for i in looked_at if i.result in values}
         straight = len(copy.blocks) == 1
         self.variables += 1
@@ -122,8 +153,11 @@ class Checks:
                     if well is not None:
                         note(before, well)
                 if inner in here:
-                    behind = self.behind(inner)
-                    note(behind, self.holds(behind, inner) if exactly and not inner.regions else behind.finite(inner.result))
+                    last, conditions = chosen(inner)
+                    behind = Builder.behind(last)
+                    behind.span = inner.span
+                    is_op = exactly and not inner.regions
+                    note(behind, self.holds(behind, inner, conditions) if is_op else behind.finite(inner.result))
             if old in ends:
                 at = Builder(block, None, instr.span)
                 note(at, at.finite(at.index(ends[old], *copy.entry.params)))
@@ -139,28 +173,22 @@ class Checks:
 
     # ------------------------------------------------------------ checks
 
-    def behind(self, instr: Instr) -> Builder:
-        """Where it is known whether a scalar is no worse than what it is made of."""
-        b = Builder.behind(chosen(instr)[0])
-        b.span = instr.span
-        return b
-
-    def holds(self, b: Builder, instr: Instr) -> Value:
-        """Whether a scalar is no worse than what it is made of."""
+    def holds(self, b: Builder, instr: Instr, conditions: Conditions) -> Value:
+        """At `b`, whether a scalar is no worse than what it is made of, or is not chosen."""
         holds = _no_worse(b, instr.result, [v for v in instr.operands if v.type.elem.is_real])
-        for cond, side in chosen(instr)[1]:
+        for cond, side in conditions:
             holds = b.op("or", holds, b.op("not", cond) if side else cond)
         return holds
 
-    def say(self, b: Builder, instr: Instr, indices: Sequence[Value]) -> None:
+    def say(self, b: Builder, instr: Instr, conditions: Conditions, indices: Sequence[Value]) -> None:
         """At `b`, check a scalar."""
         said = [f"{{{k}}}" for k in range(len(instr.operands))]
         what = f"`{_said(instr)}` of {', '.join(said[:-1])}{' and ' * (len(said) > 1)}{said[-1]} gives {{{len(said)}}}"
-        _check(b, self.holds(b, instr), what, (*instr.operands, instr.result), indices)
+        _check(b, self.holds(b, instr, conditions), what, (*instr.operands, instr.result), indices)
 
-    def total(self, b: Builder, instr: Instr, indices: Sequence[Value], known: Mapping[Value, Value]) -> None:
+    def total(self, b: Builder, instr: Instr, indices: Sequence[Value]) -> None:
         """At `b`: a sum or product is no worse than the worst of its elements. They are looked at only where it is not finite."""
-        values = dict(known)
+        values: dict[Value, Value] = {}
         region = clone_region(instr.regions[0], values)
         factors = {values[p.result]: tuple(values.get(v, v) for v in p.operands) for p in products(instr)}
         for block in region.blocks:
@@ -169,7 +197,7 @@ class Checks:
                 inner = Builder(block, None, instr.span)
                 inner.yield_(_badness(inner, factors.get(element, (element,))))
         finite = b.finite(instr.result)
-        extents = [b.op("select", finite, b.i64(0), known.get(n, n)) for n in instr.operands]
+        extents = [b.op("select", finite, b.i64(0), n) for n in instr.operands]
         worst = b.emit("reduce", extents, [I64], {"op": "max", "order": instr.attrs["order"]}, [region]).result
         of_finite = b.op("or", finite, b.op("gt", worst, b.i64(0)))
         of_infinite = b.op("or", b.op("eq", instr.result, instr.result), b.op("ne", worst, b.i64(1)))
@@ -214,8 +242,10 @@ def products(instr: Instr) -> list[Instr]:
     return [p for p in (product(instr, v) for v in ends) if p is not None]
 
 
-def chosen(instr: Instr) -> tuple[Instr, list[tuple[Value, bool]]]:
-    """The last of the selects in the same block which alone, through other ops, read a value, and what each must choose for it."""
+def chosen(instr: Instr) -> tuple[Instr, Conditions]:
+    """The last of the selects in the same block which alone, through other ops, read what a derivative computes, and what each must choose
+    for it; the instruction itself and nothing of others.
+    """
     last, needed = instr, list[tuple[Value, bool]]()
     at = instr
     if not instr.span.derivative:

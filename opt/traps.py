@@ -22,39 +22,39 @@ Requires SSA, where regions call only what stays a call. Preserves every value t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 from tlc.opt.magnitudes import magnitude
-from tlc.opt.nan_checks import Checks, chosen, counting, products
+from tlc.opt.nan_checks import Checks, Look, chosen, counting, products
 from tlc.opt.regions import regions
 from tlc.opt.shows import Shown, chosen_blocks, is_plain, may_be_factored, suspects
 from tlc.ssa.builder import Builder
 from tlc.ssa.calls import NAMED, callee_of, reached
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.edit import insert_before
-from tlc.ssa.ir import Block, Function, Instr, Module, Region, Value, walk
+from tlc.ssa.ir import Block, Function, Instr, Module, Region, Value, ret, walk
 from tlc.ssa.liveness import reads
 from tlc.ssa.ops import effect
-from tlc.ssa.recipe import Recipe, closed
+from tlc.ssa.recipe import Recipe
 
 
 def trap_program(module: Module) -> None:
     """Check what the program computes."""
-    _trap(module, lambda i: not i.span.derivative)
+    _trap(module, derivative=False)
 
 
 def trap_derivatives(module: Module) -> None:
     """Check what derivatives compute beside what they differentiate."""
-    _trap(module, lambda i: i.span.derivative)
+    _trap(module, derivative=True)
 
 
-def _trap(module: Module, which: Callable[[Instr], bool]) -> None:
+def _trap(module: Module, derivative: bool) -> None:
     applied = [callee_of(i) for f in module.functions.values() for i in _inner(f) if i.op == "call"]
     elements = reached(module, applied)  # functions that comprehensions call: kernels, which cannot run recipes
     for function in module.functions.values():
-        checks = Checks(which)
+        checks = Checks(derivative)
         if function.name in elements:
             checks.check(function.body, ())
         else:
@@ -105,7 +105,7 @@ class _Stretch:
         if lifted and checks.has_checks(instr.regions[0]):
             _guard(checks, self.suspects, instr.regions[0], (*self.indices, *instr.regions[0].entry.params))
         elif calls and checks.has_checks(instr.regions[0]):
-            insert_before(instr, checks.shadow(instr, self.indices, {}))
+            insert_before(instr, checks.shadow(instr, self.indices))
         elif any(map(checks.is_source, inside)):
             self.checked[instr] = None
         if checks.is_source(instr):
@@ -138,8 +138,9 @@ class _Stretch:
         if instr.result in shown.values:
             return
         if instr.result in self.suspects or chosen(instr)[1]:
-            behind = self.checks.behind(instr)
-            tests.append(self.checks.holds(behind, instr))
+            last, conditions = chosen(instr)
+            behind = Builder.behind(last)
+            tests.append(self.checks.holds(behind, instr, conditions))
         else:
             watched[instr.result] = None
             shown.values.add(instr.result)
@@ -197,10 +198,10 @@ class _Stretch:
     ) -> None:
         """Test sources in a comprehension: those in sums by what they read, if that tells, and the others element by element."""
         b = Builder.behind(instr)
-        blocks = [block for region in regions(instr.regions[0]) for block in region.blocks]
+        own, *sums = regions(instr.regions[0])
+        blocks = [block for region in (own, *sums) for block in region.blocks]
         inside = {v for block in blocks for v in (*block.params, *(r for i in block.instrs for r in i.results))}
-        in_sums = [i for i in sources if i.block is not None and i.block.region is not None and i.block.region.parent is not instr]
-        for i in in_sums:
+        for i in [i for region in sums for block in region.blocks for i in block.instrs if i in sources]:
             bound = magnitude(i.result, b, inside)
             if bound is not None:
                 tests.append(b.finite(bound))
@@ -217,20 +218,24 @@ class _Stretch:
             if isinstance(owner, Instr) and owner in self.reach and owner not in again and _may_run_again(owner):
                 again.add(owner)
                 work += reads(owner)
-        cold, values = Block("recipe"), dict[Value, Value]()
-        for instr in self.reach:
-            if instr in again:
-                cold.append(clone_instr(instr, values))
-            if instr not in checked:
-                continue
-            if instr.regions and checks.has_checks(instr.regions[0]):
-                cold.append(checks.shadow(instr, self.indices, values))
-            b = Builder(cold, None, instr.span)
-            if checks.is_total(instr):
-                checks.total(b, instr, self.indices, values)
-            elif not instr.regions:
-                checks.say(b, instr, self.indices)
-        return closed(cold)
+        entry = Block("entry")
+        values: dict[Value, Value] = {v: entry.add_param(v.type, v.name) for v in self.indices}
+        captured, places = list(self.indices), list[int]()
+        for instr in [i for i in self.reach if i in again or i in checked]:
+            conditions = () if instr.regions else chosen(instr)[1]
+            for v in [*reads(instr), *(cond for cond, _ in conditions)]:
+                if v not in values:
+                    captured.append(v)
+                    values[v] = entry.add_param(v.type, v.name)
+            copy = entry.append(clone_instr(instr, values))
+            if instr in checked and not conditions:
+                places.append(len(entry.instrs) - 1)
+            elif instr in checked:  # it is known here alone who else reads it
+                at = tuple(values[v] for v in self.indices)
+                checks.say(Builder(entry, None, instr.span), copy, [(values[cond], side) for cond, side in conditions], at)
+        entry.terminator = ret((), entry.instrs[-1].span)
+        function = Function("trap", Region([entry]), (), entry.instrs[-1].span)
+        return Recipe(function, Look(checks.derivative, tuple(places), len(self.indices))), captured
 
 
 def _may_run_again(instr: Instr) -> bool:

@@ -7,7 +7,8 @@ interpreter runs it, of a compiled program too, on the values that the `trap` is
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tlc.frontend.source import Span
@@ -19,51 +20,85 @@ if TYPE_CHECKING:
     from tlc.ssa.world import Services
 
 
+Look = Callable[[Function], None]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A function as text, with what text does not have: the spans of its instructions, and the recipes of the traps in it."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+    inner: tuple[Recipe, ...] = ()
+
+    def function(self) -> Function:
+        from tlc.ssa.text import parse_module
+
+        (function,) = parse_module(self.text).functions.values()
+        instrs = list(walk(function.body))
+        for instr, span in zip(instrs, self.spans, strict=False):
+            instr.span = span
+        for trap, recipe in zip((i for i in instrs if i.op == "trap"), self.inner, strict=False):
+            trap.attrs["recipe"] = recipe
+        return function
+
+
 class Recipe:
-    """A function without results whose parameters are the values of the `trap`. Immutable. It is pickled and printed as text; what text
-    does not have is pickled beside that.
+    """A function without results whose parameters are the values of the `trap`. `look`, which can be pickled, puts checks into
+    it. That is done, as is reading it, when it is first run or printed, which for most is never.
     """
 
-    def __init__(self, function: Function) -> None:
-        self.module = Module()
-        self.function = self.module.add(function)
+    def __init__(self, source: Function | Written, look: Look | None = None) -> None:
+        self._source = source
+        self._look = look
+
+    def function(self) -> Function:
+        """The function as it is run."""
+        function = self._source.function() if isinstance(self._source, Written) else self._source
+        if self._look is not None:
+            self._look(function)
+        self._source, self._look = function, None
+        return function
 
     def __str__(self) -> str:
-        from tlc.ssa.text import print_module
-
-        return print_module(self.module)
+        return _printed(self.function())
 
     def __repr__(self) -> str:
         return json.dumps(str(self), ensure_ascii=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        instrs = list(walk(self.function.body))
-        return read_recipe, (str(self), tuple(i.span for i in instrs), tuple(recipe_of(i) for i in instrs if i.op == "trap"))
+        if isinstance(self._source, Written):
+            return Recipe, (self._source, self._look)
+        instrs = list(walk(self._source.body))
+        traps = {i: recipe_of(i) for i in instrs if i.op == "trap"}
+        for trap in traps:
+            trap.attrs["recipe"] = ""  # they are beside the text
+        text = _printed(self._source)
+        for trap, recipe in traps.items():
+            trap.attrs["recipe"] = recipe
+        return Recipe, (Written(text, tuple(i.span for i in instrs), tuple(traps.values())), self._look)
 
     def run(self, values: Sequence[Any], services: Services) -> None:
         """Raises `Stop` if there is a reason to."""
         from tlc.ssa.interp import Interpreter
 
-        Interpreter(self.module, services).call(self.function.name, values)
+        function, module = self.function(), Module()
+        module.add(function)
+        Interpreter(module, services).call(function.name, values)
 
 
-def read_recipe(text: str, spans: Sequence[Span] = (), inner: Sequence[Recipe] = ()) -> Recipe:
-    """The recipe of a text that was printed, with the spans of its instructions, and the recipes of the traps in it."""
-    from tlc.ssa.text import parse_module
+def _printed(function: Function) -> str:
+    from tlc.ssa.text import print_module
 
-    (function,) = parse_module(text).functions.values()
-    instrs = list(walk(function.body))
-    for instr, span in zip(instrs, spans, strict=False):
-        instr.span = span
-    for trap, recipe in zip((i for i in instrs if i.op == "trap"), inner, strict=False):
-        trap.attrs["recipe"] = recipe
-    return Recipe(function)
+    module = Module()
+    module.add(function)
+    return print_module(module)
 
 
 def recipe_of(instr: Instr) -> Recipe:
     """That of a `trap`, of which a text has but the text."""
     recipe = instr.attrs["recipe"]
-    return recipe if isinstance(recipe, Recipe) else read_recipe(str(recipe))
+    return recipe if isinstance(recipe, Recipe) else Recipe(Written(str(recipe)))
 
 
 def watched_by(trap: Instr) -> int:
