@@ -25,7 +25,7 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_region
 from tlc.ssa.construct import construct_region
 from tlc.ssa.edit import insert_before
-from tlc.ssa.ir import BOOL, I64, Block, Function, Instr, Region, Type, Value, walk
+from tlc.ssa.ir import BOOL, I64, Attr, Block, Function, Instr, Region, Type, Value, walk
 from tlc.ssa.reductions import product
 
 # Ops that never give a real that is worse than their operands.
@@ -34,6 +34,7 @@ HARMLESS = frozenset({
 })  # fmt: skip
 assert set(SCALAR_OPS) >= HARMLESS, f"no ops: {sorted(HARMLESS - set(SCALAR_OPS))}"
 
+_ALL: dict[str, Attr] = {"op": "all", "order": "lanes"}
 Conditions = Sequence[tuple[Value, bool]]  # conditions of `select`s, and whether the first side of each is the one in question
 
 
@@ -126,10 +127,17 @@ class Checks:
         return {i for i in walk(region) if self.is_source(i)}
 
     def well(
-        self, instr: Instr, b: Builder, looked_at: AbstractSet[Instr], exactly: bool, ends: Mapping[Block, Value] = MappingProxyType({})
+        self,
+        instr: Instr,
+        b: Builder,
+        looked_at: AbstractSet[Instr],
+        exactly: bool,
+        ends: Mapping[Block, Value] = MappingProxyType({}),
+        inside: bool = False,
     ) -> Value | None:
         """At `b`, whether in a comprehension some sources are finite; or, if they are ops and that is asked `exactly`, no worse than their
-        operands; and the results of which elements come from its blocks `ends` are finite there. None if there is nothing to look at.
+        operands; and the results of which elements come from its blocks `ends` are finite there. A bool for each row, or for all of a
+        comprehension `inside` another. None if there is nothing to look at.
         """
         if not ends and looked_at.isdisjoint(walk(instr.regions[0])):
             return None
@@ -149,7 +157,7 @@ class Checks:
             for inner in list(block.instrs):
                 if inner.regions:
                     before = Builder.before(inner)
-                    well = self.well(inner, before, {i for i in here if isinstance(i, Instr)}, exactly)
+                    well = self.well(inner, before, {i for i in here if isinstance(i, Instr)}, exactly, inside=True)
                     if well is not None:
                         note(before, well)
                 if inner in here:
@@ -169,7 +177,17 @@ class Checks:
             start.set(variable, start.const(True, BOOL))
             _yield_instead(copy, lambda b: b.get(variable, BOOL))
             construct_region(copy)
-        return b.emit("reduce", _extents(instr), [BOOL], {"op": "all", "order": "lanes"}, [copy], ["well"]).result
+        extents = _extents(instr)
+        if inside or len(extents) == 1:
+            return b.emit("reduce", extents, [BOOL], dict(_ALL), [copy], ["well"]).result
+
+        def row(b: Builder, *indices: Value) -> Value:
+            for old_index, index in zip(copy.entry.params, indices, strict=False):
+                old_index.replace_by(index)
+            copy.entry.params = copy.entry.params[len(indices) :]
+            return b.emit("reduce", extents[len(indices) :], [BOOL], dict(_ALL), [copy], ["well"]).result
+
+        return b.tabulate(extents[:-1], row, [p.name for p in copy.entry.params[:-1]], "well")
 
     # ------------------------------------------------------------ checks
 

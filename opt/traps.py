@@ -34,7 +34,7 @@ from tlc.ssa.builder import Builder
 from tlc.ssa.calls import NAMED, callee_of, reached
 from tlc.ssa.clone import clone_instr
 from tlc.ssa.edit import insert_before
-from tlc.ssa.ir import Block, Function, Instr, Module, Region, Value, ret, walk
+from tlc.ssa.ir import BOOL, Block, Function, Instr, Module, Region, Value, ret, walk
 from tlc.ssa.liveness import reads
 from tlc.ssa.ops import effect
 from tlc.ssa.recipe import Recipe
@@ -118,39 +118,38 @@ class _Stretch:
         if not checked:
             return
         shown = Shown(self.checks.is_source, counting)
-        tests: list[Value] = []
         watched: dict[Value, None] = {}
         for instr in reversed(instrs):
             if not instr.regions:
                 if instr in checked:
-                    self._scalar(instr, shown, tests, watched)
+                    self._scalar(instr, shown, watched)
                 shown.back(instr)
             elif instr in checked:
-                self._comprehension(instr, shown, tests, watched)
+                self._comprehension(instr, shown, watched)
             elif is_plain(instr) and any(r in shown.values for r in instr.results):
                 shown.through(instr)
         b = Builder.before(before) if before is not None else Builder(self.block)
         b.span = next(iter(checked)).span
         recipe, captured = self._recipe(checked)
-        b.emit("trap", (b.every(tests), *watched, *captured), (), {"recipe": recipe, "watched": len(watched)})
+        b.emit("trap", (b.const(True, BOOL), *watched, *captured), (), {"recipe": recipe, "watched": len(watched)})
 
-    def _scalar(self, instr: Instr, shown: Shown, tests: list[Value], watched: dict[Value, None]) -> None:
+    def _scalar(self, instr: Instr, shown: Shown, watched: dict[Value, None]) -> None:
         if instr.result in shown.values:
             return
         if instr.result in self.suspects or chosen(instr)[1]:
             last, conditions = chosen(instr)
             behind = Builder.behind(last)
-            tests.append(self.checks.holds(behind, instr, conditions))
+            watched[self.checks.holds(behind, instr, conditions)] = None
         else:
             watched[instr.result] = None
             shown.values.add(instr.result)
 
-    def _comprehension(self, instr: Instr, shown: Shown, tests: list[Value], watched: dict[Value, None]) -> None:
+    def _comprehension(self, instr: Instr, shown: Shown, watched: dict[Value, None]) -> None:
         """Look at the results of a comprehension where that shows all or some of what is made in it, and at the rest beside it."""
         checks = self.checks
         may_be_worse = any(r in self.suspects for i in (*checks.sources(instr.regions[0]), instr) for r in i.results)
         if not is_plain(instr) or may_be_worse:
-            self._exactly(instr, tests)
+            self._exactly(instr, watched)
             return
         new = [r for r in instr.results if r.type.elem.is_real and r not in shown.values]
 
@@ -171,14 +170,14 @@ class _Stretch:
                 if others and len(left) <= len(sources):
                     results, seen, sources = others, seen_by_others, left
         if any(chosen(i)[1] for i in sources):
-            self._exactly(instr, tests)
+            self._exactly(instr, watched)
             return
         shown.values = seen
         watched.update(dict.fromkeys(results))
         if sources:
-            self._beside(instr, set(sources), False, tests)
+            self._beside(instr, set(sources), False, watched)
 
-    def _exactly(self, instr: Instr, tests: list[Value]) -> None:
+    def _exactly(self, instr: Instr, watched: dict[Value, None]) -> None:
         """Test every op of a comprehension, for infinities that are given do no harm; or the element, where a branch ends with it."""
         sources, ends = self.checks.sources(instr.regions[0]), dict[Block, Value]()
         for block, given, result in chosen_blocks(instr):
@@ -189,12 +188,17 @@ class _Stretch:
             if seen:
                 ends[block] = result
                 sources -= seen
-        self._beside(instr, sources, True, tests, ends)
+        self._beside(instr, sources, True, watched, ends)
         if self.checks.is_total(instr):
-            tests.append(Builder.behind(instr).finite(instr.result))
+            watched[Builder.behind(instr).finite(instr.result)] = None
 
     def _beside(
-        self, instr: Instr, sources: set[Instr], exactly: bool, tests: list[Value], ends: Mapping[Block, Value] = MappingProxyType({})
+        self,
+        instr: Instr,
+        sources: set[Instr],
+        exactly: bool,
+        watched: dict[Value, None],
+        ends: Mapping[Block, Value] = MappingProxyType({}),
     ) -> None:
         """Test sources in a comprehension: those in sums by what they read, if that tells, and the others element by element."""
         b = Builder.behind(instr)
@@ -204,9 +208,11 @@ class _Stretch:
         for i in [i for region in sums for block in region.blocks for i in block.instrs if i in sources]:
             bound = magnitude(i.result, b, inside)
             if bound is not None:
-                tests.append(b.finite(bound))
+                watched[b.finite(bound)] = None
                 sources = sources - {i}
-        tests += _some(self.checks.well(instr, b, sources, exactly, ends))
+        well = self.checks.well(instr, b, sources, exactly, ends)
+        if well is not None:
+            watched[well] = None
 
     def _recipe(self, checked: Collection[Instr]) -> tuple[Recipe, list[Value]]:
         """What looks again, in order. Tensors that this block makes are made again there, so that they need not be stored for it."""
@@ -249,7 +255,3 @@ def _may_run_again(instr: Instr) -> bool:
 
 def _inside(instr: Instr) -> Iterator[Instr]:
     return (i for r in instr.regions for i in walk(r))
-
-
-def _some(value: Value | None) -> list[Value]:
-    return [] if value is None else [value]

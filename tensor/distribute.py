@@ -518,8 +518,8 @@ class Distribution:
         self.checked = True
 
         def holds(b: Builder, *indices: Value) -> Value:
-            ok, *reals = Piece(self, b, dict(zip(self.params, indices, strict=True))).need(cond, *scalars)
-            return b.every([ok, *(b.finite(v) for v in reals)])
+            ok, *tests = Piece(self, b, dict(zip(self.params, indices, strict=True))).need(cond, *scalars)
+            return b.every([ok, *(b.finite(v) if v.type.elem.is_real else v for v in tests)])
 
         def look(b: Builder, *indices: Value) -> tuple[Value, ...]:
             piece = Piece(self, b, dict(zip(self.params, indices, strict=True)))
