@@ -87,6 +87,7 @@ class _Stretch:
         self.indices = indices
         self.instrs: list[Instr] = []
         self.checked: dict[Instr, None] = {}
+        self.before: dict[Instr, None] = {}  # this block so far
         self.reach: dict[Instr, None] = {}  # what recipes may do again: none of what it reads has been taken over
 
     def take(self, instr: Instr) -> None:
@@ -99,7 +100,7 @@ class _Stretch:
             self.end(instr)
         if instr.op in ("update", "scatter", "push"):
             self.reach = {}
-        self.reach[instr] = None
+        self.reach[instr] = self.before[instr] = None
         for i in (instr, *inside):
             checks.unrounded.update(products(i))
         if lifted and checks.has_checks(instr.regions[0]):
@@ -221,13 +222,13 @@ class _Stretch:
         work = [v for i in checked for v in reads(i)]
         while work:
             owner = work.pop().owner
-            if isinstance(owner, Instr) and owner in self.reach and owner not in again and _may_run_again(owner):
+            if isinstance(owner, Instr) and owner not in again and self._may_run_again(owner):
                 again.add(owner)
                 work += reads(owner)
         entry = Block("entry")
         values: dict[Value, Value] = {v: entry.add_param(v.type, v.name) for v in self.indices}
         captured, places = list(self.indices), list[int]()
-        for instr in [i for i in self.reach if i in again or i in checked]:
+        for instr in [i for i in self.before if i in again or i in checked]:
             conditions = () if instr.regions else chosen(instr)[1]
             for v in [*reads(instr), *(cond for cond, _ in conditions)]:
                 if v not in values:
@@ -243,14 +244,15 @@ class _Stretch:
         function = Function("trap", Region([entry]), (), entry.instrs[-1].span)
         return Recipe(function, Look(checks.derivative, tuple(places), len(self.indices))), captured
 
-
-def _may_run_again(instr: Instr) -> bool:
-    """Whether a recipe may compute a tensor, or a constant, again. It is to have the bits that the program has."""
-    if instr.op == "const":
-        return True
-    if instr.op not in ("tabulate", "index", "reshape", "barrier", "stop_grad") or not any(r.type.rank for r in instr.results):
-        return False
-    return not any(i.op in NAMED or i.op == "trap" or (i.op == "reduce" and may_be_factored(i)) for i in _inside(instr))
+    def _may_run_again(self, instr: Instr) -> bool:
+        """Whether a recipe may compute a tensor, or a constant, again. It is to have the bits that the program has."""
+        if instr.op == "reshape":
+            return instr in self.before  # kernels read what it is made of, so that is there, and it itself may not be
+        if instr.op not in ("tabulate", "index", "barrier", "stop_grad") or not any(r.type.rank for r in instr.results):
+            return instr.op == "const" and instr in self.reach
+        inside = list(_inside(instr))
+        differs = any(i.op in NAMED or i.op == "trap" or (i.op == "reduce" and may_be_factored(i)) for i in inside)
+        return instr in self.reach and not differs
 
 
 def _inside(instr: Instr) -> Iterator[Instr]:

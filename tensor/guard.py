@@ -103,7 +103,7 @@ def _well(b: Builder, v: Value) -> Value:
 
 def branch_traps(function: Function, module: Module, may_pass: Callable[[Instr], bool]) -> None:
     """What traps are given is looked at only where one fails. So they move into a branch; a few together, if between them stands only what
-    `may_pass`.
+    `may_pass`, and no update: it would have to copy what a trap behind it reads.
     """
     for block in list(function.blocks):
         waiting: list[Instr] = []
@@ -112,7 +112,7 @@ def branch_traps(function: Function, module: Module, may_pass: Callable[[Instr],
                 erase(instr)
             elif instr.op == "trap":
                 waiting.append(instr)
-            elif waiting and not may_pass(instr):
+            elif waiting and (instr.op == "update" or not may_pass(instr)):
                 _branch(waiting, module)
                 waiting = []
             if len(waiting) == TOGETHER:
