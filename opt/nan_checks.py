@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from tlc.frontend.ops import SCALAR_OPS
+from tlc.frontend.records import dataclass
 from tlc.ssa.builder import Builder
 from tlc.ssa.clone import clone_region
 from tlc.ssa.construct import construct_region

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tlc.frontend.records import dataclass
 from tlc.frontend.source import Span
 from tlc.ssa.clone import clone_region
 from tlc.ssa.ir import Block, Function, Instr, Module, Region, Value, drop_block, ret, walk

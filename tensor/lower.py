@@ -30,7 +30,6 @@ from tlc.tensor.fuse import Decision, fuse, together
 from tlc.tensor.graph.build import Built, build
 from tlc.tensor.graph.ir import Expr, Graph, Node, Scalar, Tensor
 from tlc.tensor.guard import branch_guards, branch_traps, watch
-from tlc.tensor.kernel.calls import applied
 from tlc.tensor.kernel.ir import Kernel
 from tlc.tensor.kernel.rename import renamed
 from tlc.tensor.kernel.verify import verify
