@@ -372,7 +372,8 @@ class Distribution:
     def _within(self, index: Value, base: Value, axis: int) -> bool:
         index = self.outer.get(index, index)
         found = known_extent(base, axis)
-        extents = [found] if found is not None else [u.result for u in base.uses if isinstance(u, Instr) and _is_dim(u.result, base, axis)]
+        known = [r for u in base.uses if isinstance(u, Instr) for r in u.results if _is_dim(r, base, axis)]
+        extents = known if found is None else [found]
         owner = index.owner
         if isinstance(owner, Block) and owner.region is not None and isinstance(owner.region.parent, Instr):
             holder = owner.region.parent
