@@ -462,7 +462,8 @@ class _Schedule:
         elif u is None and self.is_stream(v):
             nest.unit *= READ
             columns = panel(node.extents[v].value, self.knobs.ask("panel", PANEL))
-            stream(nest, Stream(v, lanes, self.knobs.ask("steps", 8), columns), self.sums())
+            steps = self.knobs.ask("steps", self.target.registers // 2)  # a number of each is in a register, beside the sums
+            stream(nest, Stream(v, lanes, steps, columns), self.sums())
             return f"rows of axis {len(node.domain) - 1} pass over panels of {columns} of axis {v}"
         elif u is None:
             t = Tile(None, 1, v, lanes * self.knobs.ask("registers", 4))
