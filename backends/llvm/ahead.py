@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from tlc.backends.llvm import pool
 from tlc.backends.llvm.helpers import Work
 from tlc.backends.llvm.kernel import print_kernel
-from tlc.backends.llvm.pool import POOL
 from tlc.backends.program import Store
 from tlc.tensor.kernel.ir import For, Kernel, Kind, statements
 
@@ -51,7 +51,7 @@ class Ahead:
             self.size += 1
             if isinstance(s, For) and s.kind is Kind.PARALLEL and not self.shares:
                 self.shares = True
-                self.work.add(partial(_object, POOL, self.store), PIECE * COST)
+                self.work.add(partial(_object, pool.POOL, self.store), PIECE * COST)
         if self.size >= PIECE:
             self._cut()
 
