@@ -38,7 +38,7 @@ class Ahead:
         self.shares = False
         self.piece: list[Kernel] = []
         self.size = 0  # of the piece, in statements
-        self.work = Work[Object]()
+        self.work = Work[Object](prepare=_load)
 
     def add(self, kernel: Kernel) -> None:
         """One more kernel, which calls nothing."""
@@ -83,6 +83,12 @@ class Ahead:
         if self.piece:
             self.work.add(partial(_printed, self.piece, self.define, self.tail, self.store), self.size * COST)
         self.piece, self.size = [], 0
+
+
+def _load() -> None:
+    from tlc.backends.llvm import jit
+
+    jit.target()
 
 
 def _printed(kernels: list[Kernel], define: Callable[[Kernel], str], tail: str, store: Store) -> Object:

@@ -42,6 +42,7 @@ class Work(Generic[T]):
     done: dict[int, T] = field(default_factory=dict)
     queues: list[int] = field(default_factory=list)  # what jobs are read from
     helpers: list[tuple[int, int]] = field(default_factory=list)  # process, and what it writes to
+    prepare: Callable[[], object] = bool  # called before the first helper starts: for what each would load again
 
     def add(self, job: Callable[[], T], cost: float) -> None:
         """A job that takes about `cost` seconds. A helper may begin at once."""
@@ -86,6 +87,8 @@ class Work(Generic[T]):
         """Give the batch to so many new helpers, which read from the older queues as well."""
         if count <= 0 or len(self.waiting) > _ROOM:
             return
+        if not self.queues:
+            self.prepare()
         queue, writing = os.pipe()
         order = sorted(self.waiting, key=lambda k: -self.waiting[k])
         os.write(writing, b"".join(map(_NUMBER.pack, order)))
