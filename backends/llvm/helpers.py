@@ -84,20 +84,26 @@ class Work(Generic[T]):
         return len(pipes) - len(select.select(pipes, [], [], 0)[0])
 
     def _start(self, count: int) -> None:
-        """Give the batch to so many new helpers, which read from the older queues as well."""
+        """Give the batch to so many new helpers, which read from the older queues as well; or to fewer, or none, where the system
+        refuses more pipes or processes.
+        """
         if count <= 0 or len(self.waiting) > _ROOM:
             return
         if not self.queues:
             self.prepare()
-        queue, writing = os.pipe()
+        try:
+            queue, writing = os.pipe()
+        except OSError:
+            return
         order = sorted(self.waiting, key=lambda k: -self.waiting[k])
         os.write(writing, b"".join(map(_NUMBER.pack, order)))
         os.close(writing)
         self.queues.append(queue)
         self.waiting = {}
         spare = _spare()
-        for _ in range(count):
-            self.helpers.append(self._helper(spare))
+        with suppress(OSError):
+            for _ in range(count):
+                self.helpers.append(self._helper(spare))
 
     def _taken(self) -> Iterator[int]:
         """Jobs from the queues, the newest first, until they are empty."""
@@ -110,7 +116,12 @@ class Work(Generic[T]):
         helper neither: so a helper whose parent is gone ends where it writes.
         """
         reading, writing = os.pipe()
-        process = os.fork()
+        try:
+            process = os.fork()
+        except OSError:
+            os.close(reading)
+            os.close(writing)
+            raise
         if process:
             os.close(writing)
             return process, reading

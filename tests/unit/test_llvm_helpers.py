@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -150,6 +151,28 @@ def test_where_other_threads_run_there_are_no_helpers(cores: list[int]) -> None:
     finally:
         wait.set()
         thread.join()
+
+
+@pytest.mark.parametrize("name", ["pipe", "fork"])
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_where_the_system_has_no_more(name: str, good: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first few calls go well."""
+    real, calls = getattr(os, name), []
+
+    def refused() -> object:
+        calls.append(name)
+        if len(calls) > good:
+            raise OSError(errno.EMFILE if name == "pipe" else errno.EAGAIN, "no more")
+        return real()
+
+    monkeypatch.setattr(os, name, refused)
+    files = os.listdir("/proc/self/fd")
+    work = Work[int]()
+    for k in range(9):
+        work.add(partial(int, k), 1)
+    assert work.results() == list(range(9))
+    assert none_is_left()
+    assert len(os.listdir("/proc/self/fd")) == len(files)
 
 
 def test_no_more_are_at_work_than_cores(tmp_path: Path) -> None:
