@@ -210,16 +210,21 @@ def test_what_this_process_does_first_is_not_waited_for(cores: list[int]) -> Non
 
 
 ORPHANS = """
-import os
+import os, time
 from tlc.backends.llvm import helpers
 os.sched_getaffinity = lambda _: {0, 1, 2}
 parent = os.getpid()
-job = lambda: os._exit(3) if os.getpid() == parent else bytes(1 << 20)
+def job():
+    if os.getpid() == parent:
+        os._exit(3)
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    return bytes(1 << 20)
 helpers.Work([job] * 6, dict.fromkeys(range(6), 1)).results()
 """
 
 
 def test_helpers_whose_parent_is_gone_end() -> None:
-    """Though nobody reads the megabyte that each has made: what they share with the parent is closed then."""
+    """Though nobody reads the megabytes that each has made: what they share with the parent is closed then."""
     ended = subprocess.run([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False)
     assert ended.returncode == 3
